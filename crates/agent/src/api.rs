@@ -1,0 +1,120 @@
+//! The routes of one sandbox, one module for each surface, and what they share.
+//!
+//! Owns the route table, from which both the router and the `OpenAPI` document are made. Handlers
+//! translate between the wire and the execution core and keep nothing.
+
+mod document;
+mod exec;
+mod output;
+mod paging;
+mod processes;
+mod service;
+mod sessions;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Extension;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use sandshell_exec::{CommandHandle, ProcessHandle};
+use sandshell_types::Encoding;
+use serde::Serialize;
+use utoipa_axum::router::UtoipaMethodRouter;
+use utoipa_axum::routes;
+
+use crate::Agent;
+use crate::idempotency::Ticket;
+
+pub use document::openapi_json;
+
+type AgentState = axum::extract::State<Arc<Agent>>;
+
+/// Every route.
+fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
+    vec![
+        routes!(exec::exec),
+        routes!(processes::start, processes::list),
+        routes!(processes::get, processes::forget),
+        routes!(processes::output),
+        routes!(processes::write_stdin),
+        routes!(processes::close_stdin),
+        routes!(processes::signal),
+        routes!(processes::kill),
+        routes!(processes::wait),
+        routes!(sessions::create, sessions::list),
+        routes!(sessions::get, sessions::patch, sessions::end),
+        routes!(sessions::exec),
+        routes!(sessions::interrupt),
+        routes!(sessions::fork),
+        routes!(sessions::commands),
+        routes!(sessions::command),
+        routes!(sessions::command_output),
+        routes!(service::healthz),
+        routes!(service::readyz),
+        routes!(service::version),
+        routes!(service::openapi),
+    ]
+}
+
+pub(crate) fn router(agent: Arc<Agent>) -> Router {
+    document::assemble(table()).split_for_parts().0.with_state(agent)
+}
+
+/// The ticket of a request with an idempotency key.
+pub(crate) type KeyTicket = Arc<Ticket<Answer>>;
+type OptionalTicket = Option<Extension<KeyTicket>>;
+
+/// What is needed to answer a request again.
+#[derive(Clone)]
+pub(crate) enum Answer {
+    /// A small answer, whole.
+    Whole(WholeAnswer),
+    /// An exec: its answer is made anew from its log.
+    Exec(ProcessHandle, Encoding),
+    /// A session's command, the same.
+    Command(CommandHandle, Encoding),
+}
+
+/// A small answer.
+#[derive(Debug, Clone)]
+pub(crate) struct WholeAnswer {
+    pub(crate) status: StatusCode,
+    pub(crate) content_type: Option<HeaderValue>,
+    pub(crate) body: Bytes,
+}
+
+/// Whether the handlers of this path give [`Answer`]s themselves, as soon as the command has started.
+pub(crate) fn answers_by_handle(path: &str) -> bool {
+    path.ends_with("/exec")
+}
+
+/// Gives an answer again.
+pub(crate) async fn repeat(agent: &Agent, answer: Answer, headers: &HeaderMap) -> Response {
+    match answer {
+        Answer::Whole(whole) => {
+            let mut response = Response::new(Body::from(whole.body));
+            *response.status_mut() = whole.status;
+            if let Some(content_type) = whole.content_type {
+                response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+            }
+            response
+        }
+        Answer::Exec(process, encoding) => exec::result(&process, encoding).await.into_response(),
+        Answer::Command(command, encoding) => {
+            sessions::result(agent, command, encoding, headers, None).await.into_response()
+        }
+    }
+}
+
+/// 201 for what was made now, 200 for what was there.
+fn created<T: Serialize>(now: bool, body: T) -> Response {
+    let status = if now { StatusCode::CREATED } else { StatusCode::OK };
+    (status, axum::Json(body)).into_response()
+}
+
+/// A body without any field, for routes that need none.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}

@@ -1,0 +1,58 @@
+//! What the service says of itself.
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, header};
+use sandshell_types::{API_VERSION, ErrorCode, Health, VersionInfo};
+
+use super::AgentState;
+use super::document::{self, ReadyProblems, ReadProblems};
+use crate::problem::ApiError;
+
+/// Whether the process is alive.
+#[utoipa::path(
+    get, path = "/healthz", operation_id = "health", tag = "service", security(()),
+    responses((status = 200, description = "It is.", body = Health, example = json!({"status": "ok"})))
+)]
+pub(crate) async fn healthz() -> axum::Json<Health> {
+    axum::Json(Health { status: "ok".to_owned() })
+}
+
+/// Whether requests are taken.
+#[utoipa::path(
+    get, path = "/readyz", operation_id = "ready", tag = "service", security(()),
+    responses(
+        (status = 200, description = "They are.", body = Health, example = json!({"status": "ok"})),
+        ReadyProblems,
+    )
+)]
+pub(crate) async fn readyz(State(agent): AgentState) -> Result<axum::Json<Health>, ApiError> {
+    if agent.shutdown.is_cancelled() {
+        return Err(ApiError::new(ErrorCode::Unavailable, "the agent is shutting down"));
+    }
+    Ok(healthz().await)
+}
+
+/// Version of the program and of the API.
+#[utoipa::path(
+    get, path = "/version", operation_id = "version", tag = "service", security(()),
+    responses((status = 200, description = "The versions.", body = VersionInfo,
+        example = json!({"version": "0.1.0", "api": "v1"})))
+)]
+pub(crate) async fn version() -> axum::Json<VersionInfo> {
+    axum::Json(VersionInfo { version: crate::VERSION.to_owned(), api: API_VERSION.to_owned() })
+}
+
+/// This document.
+#[utoipa::path(
+    get, path = "/openapi.json", operation_id = "openapi", tag = "service",
+    responses(
+        (status = 200, description = "OpenAPI 3.1.", content_type = "application/json",
+            body = Object, example = json!({"openapi": "3.1.0"})),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn openapi() -> Response {
+    let headers = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    (headers, document::served()).into_response()
+}

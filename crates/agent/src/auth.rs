@@ -1,0 +1,78 @@
+//! Who may ask: a bearer token, compared in constant time.
+//!
+//! Owns the check. Does not own where the token comes from (`token`) nor who may connect at all (the
+//! mode of a Unix socket).
+
+use http::{HeaderMap, header};
+use sandshell_types::ErrorCode;
+use subtle::ConstantTimeEq as _;
+
+use crate::problem::ApiError;
+use crate::token::Token;
+
+/// Routes that say nothing worth protecting and that probes call without a token.
+const OPEN: &[&str] = &["/healthz", "/readyz", "/version"];
+
+/// The rule for one agent; without a token everyone who can connect may ask.
+#[derive(Debug)]
+pub(crate) struct Auth {
+    token: Option<Token>,
+}
+
+impl Auth {
+    pub(crate) fn new(token: Option<Token>) -> Self {
+        Self { token }
+    }
+
+    /// Refuses a request without the right token.
+    pub(crate) fn check(&self, path: &str, headers: &HeaderMap) -> Result<(), ApiError> {
+        let Some(token) = &self.token else { return Ok(()) };
+        if OPEN.contains(&path) {
+            return Ok(());
+        }
+        let hint = "Send `Authorization: Bearer TOKEN` with the token of this agent.";
+        let Some(value) = headers.get(header::AUTHORIZATION) else {
+            return Err(ApiError::new(ErrorCode::Unauthorized, "there is no token").hint(hint));
+        };
+        let given = value.as_bytes().split_at_checked(7).and_then(|(scheme, given)| {
+            scheme.eq_ignore_ascii_case(b"bearer ").then(|| given.trim_ascii())
+        });
+        // The length of a token is no secret.
+        if given.is_some_and(|given| bool::from(given.ct_eq(token.reveal().as_bytes()))) {
+            return Ok(());
+        }
+        Err(ApiError::new(ErrorCode::Unauthorized, "the token is not the right one").hint(hint))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn check(header: Option<&str>, path: &str) -> bool {
+        let auth = Auth::new(Some(Token::parse("sk_secret").unwrap()));
+        let mut headers = HeaderMap::new();
+        if let Some(header) = header {
+            headers.insert(header::AUTHORIZATION, header.parse().unwrap());
+        }
+        auth.check(path, &headers).is_ok()
+    }
+
+    #[test]
+    fn takes_the_token_and_nothing_else() {
+        assert!(check(Some("Bearer sk_secret"), "/v1/exec"));
+        assert!(check(Some("bearer sk_secret"), "/v1/exec"));
+        for wrong in ["Bearer sk_secre", "Bearer sk_secret1", "Basic sk_secret", "sk_secret", "Bearer "] {
+            assert!(!check(Some(wrong), "/v1/exec"), "{wrong}");
+        }
+        assert!(!check(None, "/v1/exec"));
+    }
+
+    #[test]
+    fn leaves_probes_open() {
+        assert!(check(None, "/healthz"));
+        assert!(!check(None, "/healthz/"));
+        assert!(Auth::new(None).check("/v1/exec", &HeaderMap::new()).is_ok());
+    }
+}

@@ -1,0 +1,260 @@
+//! The edge: what happens to every request before and after its handler.
+//!
+//! ```text
+//! request ─► id ─► token ─► (idempotency key) ─► router ─► handler
+//! answer  ◄─ id ◄─ problem document ◄────────────────────────┘
+//! ```
+//!
+//! Owns request ids, the rendering of problems, the catching of panics and the repeating of answers.
+//! It is one plain function rather than a stack of layers: requests are counted in microseconds.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt as _;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use sandshell_types::{ErrorCode, Problem};
+use tower::Service as _;
+
+use crate::api::{self, Answer, KeyTicket, WholeAnswer};
+use crate::auth::Auth;
+use crate::idempotency::{self, Claim, Keys};
+use crate::problem::ApiError;
+use crate::Agent;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Longest request id taken over from a client.
+const REQUEST_ID_MAX: usize = 128;
+
+/// The service of every connection.
+#[derive(Clone)]
+pub(crate) struct Edge(Arc<Inner>);
+
+struct Inner {
+    agent: Arc<Agent>,
+    router: Router,
+    auth: Auth,
+    keys: Arc<Keys<Answer>>,
+    /// Random, so that the ids of two agents differ.
+    id_prefix: String,
+    requests: AtomicU64,
+}
+
+impl Edge {
+    pub(crate) fn new(agent: Arc<Agent>, auth: Auth) -> Self {
+        let mut random = [0_u8; 6];
+        // Ids of requests are no secret; without random bytes they are only less distinct.
+        let _ = getrandom::fill(&mut random);
+        let id_prefix = random.iter().fold("req_".to_owned(), |mut prefix, byte| {
+            prefix.extend(char::from_digit(u32::from(byte >> 4), 16));
+            prefix.extend(char::from_digit(u32::from(byte & 15), 16));
+            prefix
+        });
+        Self(Arc::new(Inner {
+            router: api::router(Arc::clone(&agent)),
+            agent,
+            auth,
+            keys: Arc::new(Keys::new(idempotency::CAPACITY)),
+            id_prefix,
+            requests: AtomicU64::new(0),
+        }))
+    }
+
+    /// Forgets idempotency keys that are too old.
+    pub(crate) fn expire_keys(&self) {
+        self.0.keys.expire();
+    }
+
+    /// Answers one request. Never fails: what goes wrong is an answer too.
+    pub(crate) async fn answer(&self, request: Request<Body>) -> Response {
+        let id = self.request_id(request.headers());
+        let method = request.method().clone();
+        let uri = request.uri().clone();
+        let mut response = match self.0.auth.check(uri.path(), request.headers()) {
+            Err(refused) => refused.into_response(),
+            Ok(()) => match AssertUnwindSafe(self.dispatch(request)).catch_unwind().await {
+                Ok(response) => response,
+                Err(panic) => {
+                    ApiError::internal("a handler panicked", &text_of(&*panic)).into_response()
+                }
+            },
+        };
+        if response.status().is_client_error() || response.status().is_server_error() {
+            response = render_problem(response, &id, &method, uri.path());
+        }
+        tracing::debug!(%method, path = uri.path(), status = response.status().as_u16(), ?id, "request");
+        response.headers_mut().insert(REQUEST_ID, id);
+        response
+    }
+
+    async fn dispatch(&self, request: Request<Body>) -> Response {
+        if request.method() == Method::POST
+            && let Some(key) = request.headers().get(IDEMPOTENCY_KEY)
+        {
+            return match valid_key(key) {
+                Ok(key) => self.keyed(&key, request).await,
+                Err(refused) => refused.into_response(),
+            };
+        }
+        self.route(request).await
+    }
+
+    async fn route(&self, request: Request<Body>) -> Response {
+        match self.0.router.clone().call(request).await {
+            Ok(response) => response,
+        }
+    }
+
+    /// Answers a request that has a key: once for all that have it.
+    async fn keyed(&self, key: &str, request: Request<Body>) -> Response {
+        let target = format!("{} {}", request.method(), request.uri());
+        match self.0.keys.claim(key, &target).await {
+            Claim::Full => ApiError::new(
+                ErrorCode::LimitReached,
+                format!("{} requests with idempotency keys are in flight", idempotency::CAPACITY),
+            )
+            .into_response(),
+            Claim::Again(kept) => {
+                let headers = request.headers().clone();
+                let same = kept.target == target
+                    && idempotency::digest_of(request.into_body())
+                        .await
+                        .is_ok_and(|digest| digest == kept.digest);
+                if !same {
+                    return ApiError::new(
+                        ErrorCode::IdempotencyConflict,
+                        format!("the idempotency key {key:?} was used for another request"),
+                    )
+                    .hint("Use a fresh key for every new request, the same one only to retry.")
+                    .into_response();
+                }
+                let mut response =
+                    api::repeat(&self.0.agent, kept.answer.clone(), &headers).await;
+                response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+                response
+            }
+            Claim::First(ticket) => {
+                let ticket = Arc::new(ticket);
+                let mut request = request.map(|body| ticket.watch_body(body));
+                request.extensions_mut().insert(KeyTicket::clone(&ticket));
+                if api::answers_by_handle(request.uri().path()) {
+                    return self.route(request).await;
+                }
+                // The client may go away: the work is done to its end and the answer kept.
+                let edge = self.clone();
+                let work = async move {
+                    let response = edge.route(request).await;
+                    keep(response, &ticket).await
+                };
+                tokio::spawn(work).await.unwrap_or_else(|error| {
+                    ApiError::internal("a handler panicked", &error).into_response()
+                })
+            }
+        }
+    }
+
+    fn request_id(&self, headers: &HeaderMap) -> HeaderValue {
+        if let Some(given) = headers.get(REQUEST_ID)
+            && (1..=REQUEST_ID_MAX).contains(&given.len())
+            && given.as_bytes().iter().all(u8::is_ascii_graphic)
+        {
+            return given.clone();
+        }
+        let number = self.0.requests.fetch_add(1, Ordering::Relaxed);
+        HeaderValue::try_from(format!("{}{number:08x}", self.0.id_prefix))
+            .unwrap_or(HeaderValue::from_static("req_unknown"))
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for Edge {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let edge = self.clone();
+        Box::pin(async move { Ok(edge.answer(request.map(Body::new)).await) })
+    }
+}
+
+fn valid_key(key: &HeaderValue) -> Result<String, ApiError> {
+    key.to_str()
+        .ok()
+        .filter(|key| (1..=idempotency::KEY_MAX).contains(&key.len()))
+        .map(str::to_owned)
+        .ok_or_else(|| {
+            ApiError::new(
+                ErrorCode::InvalidRequest,
+                format!(
+                    "an idempotency key has 1 to {} visible ASCII characters",
+                    idempotency::KEY_MAX
+                ),
+            )
+            .hint("A UUID is a good key.")
+        })
+}
+
+/// Keeps a small answer for repeating. A failure changed nothing and is not kept.
+async fn keep(response: Response, ticket: &KeyTicket) -> Response {
+    if !response.status().is_success() || ticket.is_answered() {
+        return response;
+    }
+    let (head, body) = response.into_parts();
+    let body: Bytes = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) => return ApiError::internal("an answer broke off", &error).into_response(),
+    };
+    ticket.answer(Answer::Whole(WholeAnswer {
+        status: head.status,
+        content_type: head.headers.get(header::CONTENT_TYPE).cloned(),
+        body: body.clone(),
+    }));
+    Response::from_parts(head, Body::from(body))
+}
+
+/// Gives a failed answer its body.
+fn render_problem(
+    mut response: Response,
+    id: &HeaderValue,
+    method: &Method,
+    path: &str,
+) -> Response {
+    if response.extensions().get::<Problem>().is_none() {
+        // Not a failure of ours but of the router; its headers, such as `allow`, are right.
+        let headers = std::mem::take(response.headers_mut());
+        response = ApiError::from_status(response.status(), method.as_str(), path).into_response();
+        response.headers_mut().extend(headers);
+    }
+    let Some(mut problem) = response.extensions_mut().remove::<Problem>() else { return response };
+    id.to_str().unwrap_or_default().clone_into(&mut problem.request_id);
+    let headers = response.headers_mut();
+    headers.remove(header::CONTENT_LENGTH);
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
+    *response.body_mut() = Body::from(serde_json::to_vec(&problem).unwrap_or_default());
+    response
+}
+
+fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "no message".to_owned()
+    }
+}

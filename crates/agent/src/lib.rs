@@ -1,0 +1,285 @@
+//! One sandbox, assembled: the execution core, its HTTP API, and the life of the agent process.
+//!
+//! # Theory of operation
+//!
+//! ```text
+//!  listen ─► server ─► edge ─► api ─► sandshell_exec ─► init ─► programs
+//!            (tasks)  (id, token,  (routes =
+//!                      problems,    OpenAPI)
+//!                      keys)
+//! ```
+//!
+//! [`serve`] takes a running init and the state directory, binds the socket, says that it is ready
+//! and serves until it is told to end, its supervised command ends, or init is lost. Handlers hold no
+//! state: whatever lives longer than a request belongs to the execution core.
+//!
+//! # Invariants
+//!
+//! - Every failure leaves as a problem document with the request's id; `problem` is the only place
+//!   where an error of the core gets a code.
+//! - The route table and the `OpenAPI` document are made from one list.
+//! - What has been begun is finished when its client goes away, unless the client asked for a kill.
+//! - Output is streamed, never gathered; a stream that ends early breaks off visibly.
+//! - No channel, table or body is unbounded.
+
+mod api;
+mod auth;
+mod edge;
+mod extract;
+mod idempotency;
+mod listen;
+mod problem;
+mod ready;
+mod server;
+mod sse;
+mod state_dir;
+mod supervise;
+mod token;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandshell_exec::{Config, ExecError, Executor, StartError};
+use sandshell_isolate::InitHandle;
+use tokio_util::sync::CancellationToken;
+
+pub use api::openapi_json;
+pub use listen::Listen;
+pub use state_dir::StateDirError;
+pub use token::{Token, TokenError};
+
+use crate::auth::Auth;
+use crate::edge::Edge;
+use crate::listen::Listener;
+use crate::state_dir::StateDir;
+
+/// The version of this program.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Connections served at a time; further ones wait.
+pub const MAX_CONNECTIONS: usize = 1024;
+
+/// The code of an agent that failed.
+const OUR_FAILURE: i32 = 125;
+
+/// How long the ending of everything may take before init is left to do it.
+const SHUTDOWN: Duration = Duration::from_secs(15);
+
+/// How often old idempotency keys are looked for when no request comes.
+const KEY_SWEEP: Duration = Duration::from_mins(1);
+
+/// What an agent is to do.
+#[derive(Debug, Clone)]
+pub struct AgentOptions {
+    /// Where to listen.
+    pub listen: Listen,
+    /// Directory for logs and session channels.
+    pub state_dir: PathBuf,
+    /// File with the token; made when missing.
+    pub token_file: Option<PathBuf>,
+    /// File to write once requests are served.
+    pub ready_file: Option<PathBuf>,
+    /// Where commands start; `/` by default.
+    pub cwd: Option<PathBuf>,
+    /// Who commands run as.
+    pub user: Option<String>,
+    /// Environment of every command.
+    pub env: BTreeMap<String, String>,
+    /// Most bytes of output kept for each process.
+    pub log_bytes: Option<u64>,
+    /// Connections served at a time.
+    pub max_connections: usize,
+    /// A command to supervise: when it ends, so does the agent.
+    pub command: Vec<String>,
+}
+
+/// An agent that is being served.
+#[derive(Debug, Clone)]
+pub struct Started {
+    /// Where.
+    pub address: Listen,
+    /// The token, when it was made for this run and stands in no file.
+    pub generated_token: Option<Token>,
+}
+
+/// Why an agent could not be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// The address is open to others and there is no token they could have got.
+    #[error("{0} can be reached from other machines, and there is no token file")]
+    Exposed(Listen),
+    /// The state directory cannot be used.
+    #[error(transparent)]
+    StateDir(#[from] StateDirError),
+    /// There is no token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The execution core did not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The address cannot be had.
+    #[error("cannot listen on {listen}")]
+    Listen {
+        /// The address.
+        listen: Listen,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The ready file cannot be written.
+    #[error("cannot write the ready file {path}")]
+    ReadyFile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Signals cannot be received.
+    #[error("cannot receive signals")]
+    Signals(#[source] io::Error),
+    /// The supervised command did not start.
+    #[error("cannot start {program:?}")]
+    Command {
+        /// The program.
+        program: String,
+        /// Why not.
+        source: ExecError,
+    },
+}
+
+impl AgentError {
+    /// What to do about it, when there is something to say.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Exposed(_) => Some("add --token-file FILE, or listen on 127.0.0.1".to_owned()),
+            Self::StateDir(StateDirError::InUse { .. }) => {
+                Some("give this agent a directory of its own with --state-dir DIR".to_owned())
+            }
+            Self::StateDir(_) => Some("choose another directory with --state-dir DIR".to_owned()),
+            Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+                Some("something listens there already; try --listen 127.0.0.1:0".to_owned())
+            }
+            Self::Token(TokenError::Form { .. }) => {
+                Some("remove the file to have a fresh token made".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What handlers share.
+#[derive(Clone)]
+pub(crate) struct Agent {
+    pub(crate) executor: Executor,
+    /// Cancelled when the agent ends; every long stream ends with it.
+    pub(crate) shutdown: CancellationToken,
+}
+
+/// Serves an agent until its end and gives the code to exit with. `announce` is called once, when
+/// requests are served.
+pub async fn serve(
+    options: AgentOptions,
+    init: InitHandle,
+    announce: impl FnOnce(&Started),
+) -> Result<i32, AgentError> {
+    if !options.listen.is_local() && options.token_file.is_none() {
+        return Err(AgentError::Exposed(options.listen));
+    }
+    let state_dir = StateDir::open(&options.state_dir)?;
+    let (token, generated) = match (&options.token_file, &options.listen) {
+        (Some(file), _) => (Some(Token::from_file(file)?), false),
+        (None, Listen::Tcp(_)) => (Some(Token::generate()?), true),
+        (None, Listen::Unix(_)) => (None, false),
+    };
+    let listen_failed = |source| AgentError::Listen { listen: options.listen.clone(), source };
+    let listener = Listener::bind(&options.listen).await.map_err(listen_failed)?;
+    let address = listener.address().map_err(listen_failed)?;
+    let executor = Executor::start(init, core_config(&options, &state_dir)).await?;
+    let agent =
+        Arc::new(Agent { executor: executor.clone(), shutdown: CancellationToken::new() });
+    let edge = Edge::new(Arc::clone(&agent), Auth::new(token.clone()));
+    let server = tokio::spawn(server::serve(
+        listener,
+        edge.clone(),
+        options.max_connections,
+        agent.shutdown.clone(),
+    ));
+    let result = run(&options, &agent, &edge, || {
+        announce(&Started {
+            address: address.clone(),
+            generated_token: token.filter(|_| generated),
+        });
+        match &options.ready_file {
+            Some(path) => ready::write(path, &address.to_string())
+                .map_err(|source| AgentError::ReadyFile { path: path.clone(), source }),
+            None => Ok(()),
+        }
+    })
+    .await;
+    agent.shutdown.cancel();
+    // Ending the commands also ends the requests that wait for them, so both go on together.
+    let ending = async { tokio::join!(executor.shutdown(), server).1 };
+    match tokio::time::timeout(SHUTDOWN, ending).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::error!(%error, "the serve loop failed"),
+        Err(_) => tracing::warn!("not everything ended in time; init ends the rest"),
+    }
+    drop(state_dir);
+    result
+}
+
+/// The time between start and shutdown.
+async fn run(
+    options: &AgentOptions,
+    agent: &Agent,
+    edge: &Edge,
+    ready: impl FnOnce() -> Result<(), AgentError>,
+) -> Result<i32, AgentError> {
+    let lost = agent.executor.init_lost();
+    let ended: std::pin::Pin<Box<dyn Future<Output = i32> + Send>> =
+        if let Some(program) = options.command.first() {
+            let process = supervise::start(&agent.executor, options.command.clone())
+                .await
+                .map_err(|source| AgentError::Command { program: program.clone(), source })?;
+            Box::pin(supervise::attend(process))
+        } else {
+            let told = supervise::told_to_end().map_err(AgentError::Signals)?;
+            Box::pin(async move {
+                told.await;
+                0
+            })
+        };
+    ready()?;
+    let mut sweep = tokio::time::interval(KEY_SWEEP);
+    let sweeping = async {
+        loop {
+            sweep.tick().await;
+            edge.expire_keys();
+        }
+    };
+    tokio::select! {
+        code = ended => Ok(code),
+        () = lost => {
+            tracing::error!("init is gone, and with it everything it started");
+            Ok(OUR_FAILURE)
+        }
+        () = sweeping => Ok(OUR_FAILURE),
+    }
+}
+
+fn core_config(options: &AgentOptions, state_dir: &StateDir) -> Config {
+    let mut config = Config::new(state_dir.path().to_owned());
+    if let Some(cwd) = &options.cwd {
+        config.cwd.clone_from(cwd);
+    }
+    config.user.clone_from(&options.user);
+    config.env.clone_from(&options.env);
+    if let Some(log_bytes) = options.log_bytes {
+        config.log_bytes = log_bytes;
+    }
+    config
+}

@@ -1,0 +1,156 @@
+//! The serve loop: accepts connections and gives each a task, until told to stop.
+//!
+//! Owns limits and timeouts of connections and the drain at the end. Does not own what is answered.
+//!
+//! Drain: long streams end by themselves on the shutdown token, idle connections are closed, and
+//! whoever is in the middle of an answer gets [`DRAIN`] to finish.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::response::Response;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::edge::Edge;
+use crate::listen::{Connection, Listener};
+
+/// Time for a connection's first request: whoever connects has something to ask.
+const FIRST_REQUEST: Duration = Duration::from_secs(30);
+
+/// Time for the head of a further request, which is also how long a connection may idle. Longer than
+/// the idle time of common client pools, so that they, not we, close idle connections.
+const HEADER_READ: Duration = Duration::from_mins(2);
+
+/// Time for answers in progress when the agent ends.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Pause after a failed accept: usually descriptors are used up and need time to come back.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves connections until the token is cancelled, then drains them.
+pub(crate) async fn serve(
+    listener: Listener,
+    edge: Edge,
+    max_connections: usize,
+    shutdown: CancellationToken,
+) {
+    let builder = Arc::new(protocol());
+    let slots = Arc::new(Semaphore::new(max_connections));
+    let connections = TaskTracker::new();
+    loop {
+        let next = async {
+            // Taken before the accept: connections beyond the limit wait in the kernel's queue.
+            let slot = Arc::clone(&slots).acquire_owned().await;
+            (slot, listener.accept().await)
+        };
+        let (slot, accepted) = tokio::select! {
+            next = next => next,
+            () = shutdown.cancelled() => break,
+        };
+        match accepted {
+            Ok(connection) => {
+                let (builder, edge, shutdown) =
+                    (Arc::clone(&builder), edge.clone(), shutdown.clone());
+                connections.spawn(async move {
+                    match connection {
+                        Connection::Tcp(stream) => drive(stream, &builder, edge, &shutdown).await,
+                        Connection::Unix(stream) => drive(stream, &builder, edge, &shutdown).await,
+                    }
+                    drop(slot);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    connections.close();
+    if tokio::time::timeout(DRAIN, connections.wait()).await.is_err() {
+        tracing::warn!(left = connections.len(), "connections were closed before their answer");
+    }
+}
+
+fn protocol() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_READ);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(256)
+        // A peer that vanished without a word must not hold its slot for ever.
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(20))
+        .adaptive_window(true);
+    builder
+}
+
+/// Serves one connection.
+async fn drive(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    builder: &auto::Builder<TokioExecutor>,
+    edge: Edge,
+    shutdown: &CancellationToken,
+) {
+    let asked = Arc::new(AtomicBool::new(false));
+    let service = Noting { edge, asked: Arc::clone(&asked) };
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let silent = async {
+        tokio::time::sleep(FIRST_REQUEST).await;
+        if asked.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        result = connection.as_mut() => {
+            if let Err(error) = result {
+                // Clients go away; that is their right.
+                tracing::debug!(%error, "connection ended");
+            }
+        }
+        () = silent => {}
+        () = shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            let _ = tokio::time::timeout(DRAIN, connection).await;
+        }
+    }
+}
+
+/// Notes that a connection has asked for something.
+struct Noting {
+    edge: Edge,
+    asked: Arc<AtomicBool>,
+}
+
+impl Service<Request<Incoming>> for Noting {
+    type Response = Response;
+    type Error = <Edge as Service<Request<Incoming>>>::Error;
+    type Future = <Edge as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.asked.store(true, Ordering::Relaxed);
+        self.edge.call(request)
+    }
+}
+
+/// Runs work to its end even if the one who waits for it goes away: what is begun, such as a kill
+/// with its grace time, must not be left half done.
+pub(crate) async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, crate::problem::ApiError> {
+    tokio::spawn(work)
+        .await
+        .map_err(|error| crate::problem::ApiError::internal("a task of the agent failed", &error))
+}

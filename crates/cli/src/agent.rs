@@ -1,0 +1,126 @@
+//! `sandshell agent`: launches init, then serves.
+//!
+//! Order matters: init is launched while this process has one thread, before the runtime and the
+//! logs; then the umask is made private, for every file of the agent's own.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use sandshell_agent::{AgentError, AgentOptions, Listen, MAX_CONNECTIONS, Started};
+use sandshell_isolate::LaunchOptions;
+use sandshell_isolate::launch::launch;
+
+use crate::arguments::{AgentArguments, Part};
+use crate::failure::Failure;
+use crate::logs;
+
+/// Requests are short and the work is done by the programs: two threads keep one slow poll from
+/// delaying the rest, and more would only move tasks between caches.
+const WORKERS: usize = 2;
+
+pub(crate) fn run(arguments: AgentArguments) -> Result<ExitCode, Failure> {
+    if !arguments.listen.is_local() && arguments.token_file.is_none() {
+        return Err(Failure::usage(format!(
+            "{} can be reached from other machines, and there is no token file",
+            arguments.listen
+        ))
+        .hint("add --token-file FILE, or listen on 127.0.0.1"));
+    }
+    let without = |part| arguments.without.contains(&part);
+    let init = launch(LaunchOptions {
+        without_pid_namespace: without(Part::PidNamespace),
+        without_cgroup: without(Part::Cgroup),
+        without_clone3: without(Part::Clone3),
+    })
+    .map_err(|error| Failure::ours(&error))?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    logs::start(arguments.json_logs);
+    for (part, missing) in [
+        ("PID namespace", init.surroundings.pid_namespace.as_ref().err()),
+        ("cgroup", init.surroundings.cgroup.as_ref().err()),
+    ] {
+        if let Some(reason) = missing {
+            tracing::info!(reason, "no {part} for commands");
+        }
+    }
+    let supervising = !arguments.command.is_empty();
+    let token_file = arguments.token_file.clone();
+    let options = options(arguments);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::ours(&error))?;
+    let served = runtime.block_on(async {
+        // On a worker, not on this thread: the serve loop shares its caches with the requests.
+        let serving = sandshell_agent::serve(options, init, move |started| {
+            announce(started, token_file.as_deref(), supervising);
+        });
+        tokio::spawn(serving).await
+    });
+    // Blocking reads of files may still run; nobody waits for them.
+    runtime.shutdown_background();
+    match served {
+        Ok(Ok(code)) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(125))),
+        Ok(Err(error)) => Err(failure(&error)),
+        Err(error) => Err(Failure::ours(&error)),
+    }
+}
+
+fn options(arguments: AgentArguments) -> AgentOptions {
+    AgentOptions {
+        listen: arguments.listen,
+        state_dir: arguments.state_dir.unwrap_or_else(default_state_dir),
+        token_file: arguments.token_file,
+        ready_file: arguments.ready_file,
+        cwd: arguments.cwd,
+        user: arguments.user,
+        env: arguments.environment.into_iter().collect(),
+        log_bytes: arguments.log_bytes,
+        max_connections: MAX_CONNECTIONS,
+        command: arguments.command,
+    }
+}
+
+fn failure(error: &AgentError) -> Failure {
+    let failure = Failure::ours(error);
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// The XDG state directory, or one in /tmp for a user without a home.
+fn default_state_dir() -> PathBuf {
+    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    set("XDG_STATE_HOME")
+        .or_else(|| set("HOME").map(|home| home.join(".local/state")))
+        .map_or_else(
+            || PathBuf::from(format!("/tmp/sandshell-agent-{}", rustix::process::getuid().as_raw())),
+            |state| state.join("sandshell/agent"),
+        )
+}
+
+/// Says where the agent is and how to try it. A supervised command has stdout to itself.
+fn announce(started: &Started, token_file: Option<&Path>, supervising: bool) {
+    let Listen::Tcp(_) = started.address else { return };
+    let url = &started.address;
+    let (line, token) = match (&started.generated_token, token_file) {
+        (Some(token), _) => (format!("token: {}\n", token.reveal()), token.reveal().to_owned()),
+        (None, Some(file)) => (String::new(), format!("$(cat '{}')", file.display())),
+        (None, None) => (String::new(), String::new()),
+    };
+    let text = format!(
+        "Sandshell agent is served at {url}\n{line}\nTry it:\n  curl -s {url}/v1/exec \
+         -H \"Authorization: Bearer {token}\" -H 'Content-Type: application/json' \
+         -d '{{\"command\":\"echo hello\"}}'\n",
+    );
+    // A closed stdout is no reason not to serve.
+    let _ = if supervising {
+        std::io::stderr().write_all(text.as_bytes())
+    } else {
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+    };
+}

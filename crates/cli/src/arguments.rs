@@ -1,0 +1,161 @@
+//! The command line: every flag with its help.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use sandshell_agent::Listen;
+
+const EXAMPLES: &str = "\
+Examples:
+  sandshell agent                          serve a sandbox on 127.0.0.1:3000
+  sandshell agent --listen unix:/tmp/s     serve it on a socket only you can use
+";
+
+const AGENT_EXAMPLES: &str = "\
+Examples:
+  sandshell agent --listen 127.0.0.1:0 --ready-file /tmp/ready
+  sandshell agent --token-file /run/token --listen 0.0.0.0:3000 -- python3 -m http.server
+";
+
+const VERSION_EXAMPLES: &str = "\
+Examples:
+  sandshell version
+  sandshell version --json
+";
+
+const OPENAPI_EXAMPLES: &str = "\
+Examples:
+  sandshell openapi > openapi.json
+  sandshell openapi | jq '.paths | keys'
+";
+
+/// A safe computer for AI agents, driven over an API.
+#[derive(Debug, Parser)]
+#[command(name = "sandshell", before_help = EXAMPLES, disable_version_flag = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve one sandbox over HTTP.
+    #[command(before_help = AGENT_EXAMPLES)]
+    Agent(Box<AgentArguments>),
+    /// Show the version.
+    #[command(before_help = VERSION_EXAMPLES)]
+    Version {
+        /// As the JSON object of `GET /version`.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the `OpenAPI` document of the agent.
+    #[command(before_help = OPENAPI_EXAMPLES)]
+    Openapi,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentArguments {
+    /// Address to serve: ADDRESS:PORT (port 0 picks a free one) or unix:PATH.
+    #[arg(long, env = "SANDSHELL_LISTEN", default_value = "127.0.0.1:3000", value_name = "ADDRESS")]
+    pub(crate) listen: Listen,
+
+    /// Directory for output logs [default: `$XDG_STATE_HOME/sandshell/agent`].
+    #[arg(long, env = "SANDSHELL_STATE_DIR", value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+
+    /// File with the token that clients must send; made with a fresh one when missing.
+    #[arg(long, env = "SANDSHELL_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// File to write {"url":…,"pid":…} to, once requests are served.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ready_file: Option<PathBuf>,
+
+    /// Directory in which commands start [default: /].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+
+    /// User name or uid that commands run as [default: the agent's own].
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+
+    /// Variable in the environment of every command; may be given again.
+    #[arg(long = "env", short = 'e', value_name = "KEY=VALUE", value_parser = variable)]
+    pub(crate) environment: Vec<(String, String)>,
+
+    /// Most bytes of output kept for each process [default: 268435456].
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) log_bytes: Option<u64>,
+
+    /// Do without something even where it could be had, to look at the fallbacks.
+    #[arg(long, value_name = "PART", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) without: Vec<Part>,
+
+    /// Log as JSON, one object a line.
+    #[arg(long, env = "SANDSHELL_JSON_LOGS")]
+    pub(crate) json_logs: bool,
+
+    /// A command to run along with the agent, which ends with its exit code when it ends.
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<String>,
+}
+
+/// A part of init's surroundings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// The PID namespace.
+    PidNamespace,
+    /// The cgroup of each process.
+    Cgroup,
+    /// The clone3 system call.
+    Clone3,
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn passes_the_command_on_unchanged() {
+        let line = ["sandshell", "agent", "-e", "A=b=c", "--without", "cgroup,clone3", "--", "x", "--env", "-y"];
+        let Command::Agent(agent) = Arguments::try_parse_from(line).unwrap().command else {
+            panic!("not the agent")
+        };
+        assert_eq!(agent.command, ["x", "--env", "-y"]);
+        assert_eq!(agent.environment, [("A".to_owned(), "b=c".to_owned())]);
+        assert_eq!(agent.without, [Part::Cgroup, Part::Clone3]);
+    }
+
+    #[test]
+    fn every_help_opens_with_two_examples() {
+        let mut root = Arguments::command();
+        root.build();
+        let check = |command: &mut clap::Command| {
+            let help = command.render_help().to_string();
+            let examples: Vec<&str> =
+                help.lines().skip(1).take_while(|line| line.starts_with("  sandshell")).collect();
+            assert!(help.starts_with("Examples:"), "{help}");
+            assert_eq!(examples.len(), 2, "{help}");
+        };
+        check(&mut root.clone());
+        for command in root.get_subcommands_mut().filter(|c| c.get_name() != "help") {
+            check(command);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The client handle: requests in, replies out.
+//!
+//! Owns headers, retries and the reading of replies. The calls of each surface are in `process` and
+//! `session`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, response};
+use http_body_util::Full;
+use sandshell_types::{ExecRequest, ExecResult, Health, VersionInfo};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::connection::{Connection, OutRequest};
+use crate::endpoint::Endpoint;
+use crate::pool::Pool;
+use crate::{ByteStream, ClientError, EventStream};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// What all clones of a client share.
+pub(crate) struct Shared {
+    endpoint: Endpoint,
+    host: HeaderValue,
+    authorization: Option<HeaderValue>,
+    pub(crate) pool: Pool,
+}
+
+/// A handle on a server; cheap to clone, and safe to use from many tasks at once.
+///
+/// Its sockets belong to the Tokio runtime it is first used on.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    idempotency_key: Option<HeaderValue>,
+}
+
+impl Client {
+    /// A client for `http://host:port` or `unix:/path/to.sock`. Does not connect yet.
+    pub fn new(base_url: &str, token: Option<&str>) -> Result<Self, ClientError> {
+        let (endpoint, host) = Endpoint::parse(base_url)?;
+        let authorization = token.map(bearer).transpose()?;
+        let shared = Shared {
+            endpoint,
+            host,
+            authorization,
+            pool: Pool::default(),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            idempotency_key: None,
+        })
+    }
+
+    /// A handle whose `POST`s carry this idempotency key: for one call, and its repetitions.
+    pub fn idempotent(&self, key: &str) -> Result<Self, ClientError> {
+        let key = HeaderValue::from_str(key)
+            .map_err(|error| ClientError::config("the idempotency key", &error))?;
+        Ok(Self {
+            shared: Arc::clone(&self.shared),
+            idempotency_key: Some(key),
+        })
+    }
+
+    /// Closes the connections that are not in use.
+    pub fn close_idle(&self) {
+        self.shared.pool.clear();
+    }
+
+    /// `GET /version`.
+    pub async fn version(&self) -> Result<VersionInfo, ClientError> {
+        self.get("/version").await
+    }
+
+    /// `GET /healthz`.
+    pub async fn healthz(&self) -> Result<Health, ClientError> {
+        self.get("/healthz").await
+    }
+
+    /// Runs one command and waits for its result.
+    pub async fn exec(&self, request: &ExecRequest) -> Result<ExecResult, ClientError> {
+        self.post("/v1/exec", request).await
+    }
+
+    /// Sends anything and gives back whatever comes, errors included: for tests of bad input.
+    ///
+    /// Headers given here take the place of the client's own, `authorization` among them.
+    pub async fn raw(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        headers: &HeaderMap,
+        body: impl Into<Bytes>,
+    ) -> Result<(StatusCode, HeaderMap, Bytes), ClientError> {
+        let mut request = self.request(method, path_and_query, body.into())?;
+        for name in headers.keys() {
+            request.headers_mut().remove(name);
+        }
+        request
+            .headers_mut()
+            .extend(headers.iter().map(|(k, v)| (k.clone(), v.clone())));
+        let (head, body) = self.send(request).await?;
+        Ok((head.status, head.headers, body.read_to_end().await?))
+    }
+
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        let request = self.request(Method::GET, path, Bytes::new())?;
+        read_json(self.accepted(request).await?).await
+    }
+
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &(impl Serialize + Sync),
+    ) -> Result<T, ClientError> {
+        self.with_json(Method::POST, path, body).await
+    }
+
+    pub(crate) async fn patch<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &(impl Serialize + Sync),
+    ) -> Result<T, ClientError> {
+        self.with_json(Method::PATCH, path, body).await
+    }
+
+    async fn with_json<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &(impl Serialize + Sync),
+    ) -> Result<T, ClientError> {
+        let request = self.json_request(method, path, body)?;
+        read_json(self.accepted(request).await?).await
+    }
+
+    pub(crate) async fn post_empty<T: DeserializeOwned>(
+        &self,
+        path: &str,
+    ) -> Result<T, ClientError> {
+        let request = self.request(Method::POST, path, Bytes::new())?;
+        read_json(self.accepted(request).await?).await
+    }
+
+    pub(crate) async fn post_bytes<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: Bytes,
+    ) -> Result<T, ClientError> {
+        let mut request = self.request(Method::POST, path, body)?;
+        request.headers_mut().insert(CONTENT_TYPE, OCTETS);
+        read_json(self.accepted(request).await?).await
+    }
+
+    /// For calls whose reply says no more than that it is done.
+    pub(crate) async fn done(&self, method: Method, path: &str) -> Result<(), ClientError> {
+        let request = self.request(method, path, Bytes::new())?;
+        self.accepted(request)
+            .await?
+            .1
+            .read_to_end()
+            .await
+            .map(drop)
+    }
+
+    pub(crate) async fn get_bytes(&self, path: &str) -> Result<ByteStream, ClientError> {
+        let request = self.request(Method::GET, path, Bytes::new())?;
+        Ok(self.accepted(request).await?.1)
+    }
+
+    pub(crate) async fn get_events(&self, path: &str) -> Result<EventStream, ClientError> {
+        let request = self.request(Method::GET, path, Bytes::new())?;
+        self.events(request).await
+    }
+
+    pub(crate) async fn post_events(
+        &self,
+        path: &str,
+        body: &(impl Serialize + Sync),
+    ) -> Result<EventStream, ClientError> {
+        let request = self.json_request(Method::POST, path, body)?;
+        self.events(request).await
+    }
+
+    async fn events(&self, mut request: OutRequest) -> Result<EventStream, ClientError> {
+        request.headers_mut().insert(ACCEPT, EVENTS);
+        let (head, body) = self.accepted(request).await?;
+        let kind = head
+            .headers
+            .get(CONTENT_TYPE)
+            .map_or(&[][..], HeaderValue::as_bytes);
+        if kind.starts_with(EVENTS.as_bytes()) {
+            Ok(EventStream::new(body))
+        } else {
+            let kind = String::from_utf8_lossy(kind);
+            let context = format!("an event stream was asked for, {kind:?} came");
+            Err(ClientError::Protocol {
+                context,
+                source: None,
+            })
+        }
+    }
+
+    fn json_request(
+        &self,
+        method: Method,
+        path: &str,
+        body: &(impl Serialize + Sync),
+    ) -> Result<OutRequest, ClientError> {
+        let body = serde_json::to_vec(body)
+            .map_err(|error| ClientError::protocol("the request cannot be encoded", error))?;
+        let mut request = self.request(method, path, body.into())?;
+        request.headers_mut().insert(CONTENT_TYPE, JSON);
+        Ok(request)
+    }
+
+    fn request(&self, method: Method, path: &str, body: Bytes) -> Result<OutRequest, ClientError> {
+        let uri = Uri::try_from(path).map_err(|error| {
+            ClientError::protocol(format!("the path {path:?} cannot be requested"), error)
+        })?;
+        let keyed = method == Method::POST;
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = uri;
+        let headers = request.headers_mut();
+        headers.insert(HOST, self.shared.host.clone());
+        if let Some(authorization) = &self.shared.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        if let Some(key) = &self.idempotency_key
+            && keyed
+        {
+            headers.insert(IDEMPOTENCY_KEY, key.clone());
+        }
+        Ok(request)
+    }
+
+    /// Sends a request; a refusal becomes an error.
+    async fn accepted(
+        &self,
+        request: OutRequest,
+    ) -> Result<(response::Parts, ByteStream), ClientError> {
+        let (head, body) = self.send(request).await?;
+        if head.status.is_success() {
+            return Ok((head, body));
+        }
+        Err(ClientError::from_reply(
+            head.status,
+            &body.read_to_end().await?,
+        ))
+    }
+
+    /// Sends a request over an idle connection or a new one.
+    async fn send(
+        &self,
+        mut request: OutRequest,
+    ) -> Result<(response::Parts, ByteStream), ClientError> {
+        if let Some(mut connection) = self.shared.pool.take() {
+            let spare = repeatable(&request).then(|| request.clone());
+            match connection.send(request).await {
+                Ok(reply) => return Ok(self.opened(reply, connection)),
+                Err(failure) => match failure.unsent.or(spare.filter(|_| failure.no_reply)) {
+                    Some(again) => request = again,
+                    None => return Err(failure.error),
+                },
+            }
+        }
+        let mut connection = Connection::open(&self.shared.endpoint).await?;
+        let reply = connection
+            .send(request)
+            .await
+            .map_err(|failure| failure.error)?;
+        Ok(self.opened(reply, connection))
+    }
+
+    fn opened(
+        &self,
+        reply: http::Response<hyper::body::Incoming>,
+        connection: Connection,
+    ) -> (response::Parts, ByteStream) {
+        let (head, body) = reply.into_parts();
+        (
+            head,
+            ByteStream::new(body, connection, Arc::clone(&self.shared)),
+        )
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client")
+            .field("endpoint", &self.shared.endpoint)
+            .field("idle", &self.shared.pool.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn bearer(token: &str) -> Result<HeaderValue, ClientError> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
+        .map_err(|error| ClientError::config("the token", &error))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Whether the server may get the request twice without doing it twice.
+fn repeatable(request: &OutRequest) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD)
+        || request.headers().contains_key(IDEMPOTENCY_KEY)
+}
+
+async fn read_json<T: DeserializeOwned>(
+    (_, body): (response::Parts, ByteStream),
+) -> Result<T, ClientError> {
+    let bytes = body.read_to_end().await?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| ClientError::protocol("the reply is not understood", error))
+}

@@ -1,0 +1,181 @@
+//! What can go wrong in the execution core, as data. Translated to the wire by the agent, once.
+
+use sandshell_sys::spawn::Stage;
+use sandshell_sys::Errno;
+
+use crate::output::OutputError;
+
+/// Why a request to the execution core failed. Nothing was started and nothing is left.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecError {
+    /// A field has a value that cannot be right.
+    #[error("{detail}")]
+    Invalid {
+        /// JSON pointer of the field.
+        pointer: String,
+        /// What is wrong with it.
+        detail: String,
+        /// What to do instead.
+        hint: Option<String>,
+    },
+    /// The working directory cannot be entered.
+    #[error("cannot enter {path:?}: {reason}")]
+    Cwd {
+        /// The directory.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
+    /// No such user.
+    #[error("there is no user {user:?} here")]
+    UserNotFound {
+        /// The name or number asked for.
+        user: String,
+    },
+    /// It cannot be done with our rights.
+    #[error("{detail}")]
+    Forbidden {
+        /// What and why.
+        detail: String,
+    },
+    /// No such process.
+    #[error("there is no process {id:?}, or its record is no longer kept")]
+    ProcessNotFound {
+        /// The id asked for.
+        id: String,
+    },
+    /// No such session.
+    #[error("there is no session {id:?}")]
+    SessionNotFound {
+        /// The id asked for.
+        id: String,
+    },
+    /// No such command.
+    #[error("there is no command {id:?} in this session, or its record is no longer kept")]
+    CommandNotFound {
+        /// The id asked for.
+        id: String,
+    },
+    /// The id is taken by something else.
+    #[error("{id:?} exists already and differs in `{field}`")]
+    IdConflict {
+        /// The id.
+        id: String,
+        /// First field that differs.
+        field: String,
+    },
+    /// It is over.
+    #[error("process {id:?} has ended")]
+    ProcessEnded {
+        /// The id.
+        id: String,
+    },
+    /// Its standard input takes nothing any more.
+    #[error("the standard input of this process is not open")]
+    StdinClosed,
+    /// A write that does not continue the one before.
+    #[error("the next stdin byte has offset {expected}")]
+    StdinOffset {
+        /// The offset that would fit.
+        expected: u64,
+    },
+    /// The session is over.
+    #[error("session {id:?} has ended: {reason}")]
+    SessionEnded {
+        /// The id.
+        id: String,
+        /// Why.
+        reason: String,
+    },
+    /// The program does not exist.
+    #[error("there is no program {program:?}")]
+    ProgramNotFound {
+        /// Its name.
+        program: String,
+    },
+    /// The program cannot be executed.
+    #[error("{program:?} cannot be executed: {reason}")]
+    ProgramNotExecutable {
+        /// Its name.
+        program: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The session has as many commands waiting as it may.
+    #[error("{limit} commands are waiting in this session already")]
+    QueueFull {
+        /// The limit.
+        limit: usize,
+    },
+    /// The output cannot be read.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// A resource is used up, or we are shutting down.
+    #[error("{detail}")]
+    Unavailable {
+        /// Which.
+        detail: String,
+    },
+    /// Something of ours failed.
+    #[error("{detail}")]
+    Internal {
+        /// What.
+        detail: String,
+    },
+}
+
+impl ExecError {
+    pub(crate) fn invalid(pointer: &str, detail: impl Into<String>) -> Self {
+        Self::Invalid { pointer: pointer.to_owned(), detail: detail.into(), hint: None }
+    }
+
+    pub(crate) fn internal(detail: impl Into<String>) -> Self {
+        Self::Internal { detail: detail.into() }
+    }
+
+    /// A system call of ours failed: used-up resources are the machine's state, the rest our fault.
+    pub(crate) fn system(what: &str, errno: Errno) -> Self {
+        match errno {
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::NOSPC => {
+                Self::Unavailable { detail: format!("{what}: {errno}") }
+            }
+            _ => Self::Internal { detail: format!("{what}: {errno}") },
+        }
+    }
+
+    /// A start that init refused.
+    pub(crate) fn from_spawn(stage: Stage, errno: Errno, program: &str, cwd: &str) -> Self {
+        let program = program.to_owned();
+        match (stage, errno) {
+            (Stage::Cwd, _) => {
+                Self::Cwd { path: cwd.to_owned(), reason: errno.to_string() }
+            }
+            (Stage::Exec, Errno::NOENT | Errno::NOTDIR) => Self::ProgramNotFound { program },
+            (Stage::Exec, Errno::TOOBIG) => Self::invalid(
+                "/env",
+                "arguments and environment together are larger than the kernel takes",
+            ),
+            (Stage::Exec, _) => {
+                Self::ProgramNotExecutable { program, reason: errno.to_string() }
+            }
+            (Stage::Identity, _) => Self::Forbidden {
+                detail: format!("cannot run as another user: {errno}"),
+            },
+            (Stage::Rlimit, _) => {
+                Self::invalid("/limits", format!("a limit cannot be set: {errno}"))
+            }
+            (Stage::Clone | Stage::Fds, _) => Self::system("cannot start a process", errno),
+        }
+    }
+}
+
+/// Why the execution core could not start.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start the execution core: {step}: {reason}")]
+pub struct StartError {
+    /// Which step.
+    pub step: &'static str,
+    /// Why.
+    pub reason: String,
+}

@@ -1,0 +1,472 @@
+//! The execution core as one thing: makes, finds and forgets processes and sessions.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::fs::{MemfdFlags, memfd_create};
+use sandshell_isolate::InitHandle;
+use sandshell_types::{
+    Encoded, ExecRequest, ForkRequest, KillReply, ProcessId, ProcessKind, ProcessRequest,
+    RestartMode, SessionId, SessionRequest, TextEncoding,
+};
+
+use crate::account::Account;
+use crate::host::{self, Host, Program};
+use crate::pool::Pool;
+use crate::pool::exec_shell::ExecShell;
+use crate::pool::script_check::surely_parses;
+use crate::process::{self, ProcessHandle, Processes, ResultSpec, start_with_pipes};
+use crate::session::{
+    Birth as SessionBirth, ChannelRoot, SessionHandle, Sessions, Shell, Snapshot,
+    check_environment,
+};
+use crate::spawner::Spawner;
+use crate::tree::Nursery;
+use crate::{Config, ExecError, StartError};
+
+/// TERM to KILL for everything at shutdown.
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
+
+/// Runs a text on top of a session's state, which comes as a script on descriptor 31.
+const FROM_STATE: &str =
+    ". /proc/self/fd/31 2>/dev/null;exec 31<&-;eval \"$BASH_EXECUTION_STRING\"";
+const STATE_FD: i32 = 31;
+
+/// The execution core; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Executor(Arc<Core>);
+
+#[derive(Debug)]
+struct Core {
+    host: Arc<Host>,
+    processes: Arc<Processes>,
+    sessions: Arc<Sessions>,
+    channels: Arc<ChannelRoot>,
+    exec_shells: Option<Arc<Pool<ExecShell>>>,
+    session_shells: Arc<Pool<Shell>>,
+    /// Holds init alive in our table of children; its end is seen on the socket.
+    _init: std::os::fd::OwnedFd,
+}
+
+impl Executor {
+    /// Starts the core on top of a running init. To be called inside the runtime.
+    pub async fn start(init: InitHandle, config: Config) -> Result<Self, StartError> {
+        let failed = |step: &'static str| move |e: String| StartError { step, reason: e };
+        let account = match &config.user {
+            Some(user) => Account::find(user).map_err(|e| e.to_string()).map_err(failed("user"))?,
+            None => Account::own(),
+        };
+        let shell = host::find_program("bash")
+            .or_else(|| host::find_program("sh"))
+            .ok_or_else(|| "neither bash nor sh was found".to_owned())
+            .map_err(failed("shell"))?;
+        let has_bash = shell.file_name().is_some_and(|name| name == "bash");
+        let host = Arc::new(Host {
+            spawner: Spawner::new(init.socket)?,
+            nursery: Nursery::new(init.surroundings),
+            null: host::open_null().map_err(|e| e.to_string()).map_err(failed("/dev/null"))?,
+            account,
+            shell,
+            config,
+        });
+        let channels = ChannelRoot::new(&host.config.state_dir.join("sessions"))
+            .map_err(|e| e.to_string())
+            .map_err(failed("session channels"))?;
+        let channels = Arc::new(channels);
+        let exec_shells = has_bash.then(|| {
+            let host = host.clone();
+            Pool::new(host.config.exec_pool, move || {
+                let host = host.clone();
+                async move { ExecShell::start(&host).await }
+            })
+        });
+        let session_shells = {
+            let (host, channels) = (host.clone(), channels.clone());
+            Pool::new(host.config.session_pool, move || {
+                let (host, channels) = (host.clone(), channels.clone());
+                async move {
+                    let program = shell_program(&host, &SessionRequest::default())?;
+                    Shell::start(&host, &channels, program).await
+                }
+            })
+        };
+        let config = &host.config;
+        Ok(Self(Arc::new(Core {
+            processes: Arc::new(Processes::new(config.finished_records, config.finished_for)),
+            sessions: Arc::new(Sessions::new(config.finished_records, config.finished_for)),
+            host,
+            channels,
+            exec_shells,
+            session_shells,
+            _init: init.pidfd,
+        })))
+    }
+
+    /// Starts an exec. Says whether it was started now.
+    pub async fn exec(&self, request: ExecRequest) -> Result<(ProcessHandle, bool), ExecError> {
+        let host = &self.0.host;
+        let result = ResultSpec {
+            max_bytes: request.max_output_bytes.unwrap_or(host.config.exec_output_bytes),
+            truncate: request.truncate,
+        };
+        let spec = ProcessRequest {
+            command: request.command,
+            argv: request.argv,
+            id: request.id,
+            cwd: request.cwd,
+            env: request.env,
+            stdin: request.stdin,
+            stdin_encoding: request.stdin_encoding,
+            shell: request.shell,
+            user: request.user,
+            timeout_ms: request.timeout_ms,
+            limits: request.limits,
+            ..ProcessRequest::default()
+        };
+        self.begin(ProcessKind::Exec, spec, result).await
+    }
+
+    /// Starts a background process. Says whether it was started now.
+    pub async fn start_process(
+        &self,
+        request: ProcessRequest,
+    ) -> Result<(ProcessHandle, bool), ExecError> {
+        let result = ResultSpec {
+            max_bytes: self.0.host.config.exec_output_bytes,
+            truncate: sandshell_types::Truncate::Both,
+        };
+        self.begin(ProcessKind::Process, request, result).await
+    }
+
+    async fn begin(
+        &self,
+        kind: ProcessKind,
+        spec: ProcessRequest,
+        result: ResultSpec,
+    ) -> Result<(ProcessHandle, bool), ExecError> {
+        check_process(&spec)?;
+        let id = spec.id.clone().unwrap_or_else(ProcessId::generate);
+        let made = self.make_process(kind, id.clone(), spec.clone(), result);
+        self.0.processes.get_or_make(&id, &spec, Box::pin(made)).await
+    }
+
+    async fn make_process(
+        &self,
+        kind: ProcessKind,
+        id: ProcessId,
+        spec: ProcessRequest,
+        result: ResultSpec,
+    ) -> Result<ProcessHandle, ExecError> {
+        let core = &self.0;
+        let weak = Arc::downgrade(&core.processes);
+        if kind == ProcessKind::Exec
+            && let (Some(pool), Some(text)) = (&core.exec_shells, poolable(&spec))
+        {
+            let shell = pool.take().await?;
+            shell.tell(text)?;
+            let ExecShell { program, running, pump, .. } = shell;
+            let birth = process::Birth {
+                id,
+                kind,
+                spec,
+                result,
+                program,
+                running,
+                pump,
+                stdin: None,
+                first_input: Bytes::new(),
+            };
+            return ProcessHandle::begin(core.host.clone(), weak, birth);
+        }
+        let program = self.settle_program(&spec).await?;
+        let first_input = match &spec.stdin {
+            None => Bytes::new(),
+            Some(text) => decode_stdin(text, spec.stdin_encoding)?,
+        };
+        let wants_stdin = spec.stdin.is_some() || spec.stdin_open;
+        let (running, pump, stdin) = start_with_pipes(&core.host, &program, wants_stdin).await?;
+        let birth = process::Birth {
+            id,
+            kind,
+            spec,
+            result,
+            program,
+            running,
+            pump,
+            stdin,
+            first_input,
+        };
+        ProcessHandle::begin(core.host.clone(), weak, birth)
+    }
+
+    /// The program a spec asks for.
+    async fn settle_program(&self, spec: &ProcessRequest) -> Result<Program, ExecError> {
+        let host = &self.0.host;
+        let account = host.account(spec.user.as_deref())?;
+        let (cwd, env, limits) = (spec.cwd.as_deref(), &spec.env, spec.limits.as_ref());
+        if let Some(argv) = &spec.argv {
+            return host.program(argv, &account, cwd, env, limits);
+        }
+        let text = spec.command.clone().unwrap_or_default();
+        let state = match &spec.session {
+            Some(id) => Some(self.session(id.as_str())?.snapshot().await?),
+            None => None,
+        };
+        let shell = host.shell(spec.shell.as_deref())?;
+        let name = shell
+            .file_name()
+            .map_or_else(|| "sh".to_owned(), |name| name.to_string_lossy().into_owned());
+        let argv = match &state {
+            // `--` keeps a text that starts with a dash from being taken for an option.
+            None => vec![name, "-c".to_owned(), "--".to_owned(), text.clone()],
+            Some(_) => vec![name, "-c".to_owned(), FROM_STATE.to_owned()],
+        };
+        // `cwd` is entered by the state's own script, after its own directory.
+        let mut program = host.program(&argv, &account, cwd, env, limits)?;
+        program.name = shell.to_string_lossy().into_owned();
+        program.paths =
+            std::ffi::CString::new(shell.as_os_str().as_encoded_bytes()).into_iter().collect();
+        if let Some(state) = state {
+            add_state(&mut program, &state, spec, &text)?;
+        }
+        Ok(program)
+    }
+
+    /// The process with this id.
+    pub fn process(&self, id: &str) -> Result<ProcessHandle, ExecError> {
+        self.0.processes.get(id).ok_or_else(|| ExecError::ProcessNotFound { id: id.to_owned() })
+    }
+
+    /// All processes, execs included, oldest first.
+    pub fn processes(&self) -> Vec<ProcessHandle> {
+        self.0.processes.all()
+    }
+
+    /// Kills a process, then forgets it.
+    pub async fn forget_process(&self, id: &str) -> Result<KillReply, ExecError> {
+        let process = self.process(id)?;
+        let reply = process.kill(Duration::ZERO).await;
+        if reply.survivors.is_empty() {
+            self.0.processes.remove(id);
+        }
+        Ok(reply)
+    }
+
+    /// Makes a session. Says whether it was made now.
+    pub async fn create_session(
+        &self,
+        request: SessionRequest,
+    ) -> Result<(SessionHandle, bool), ExecError> {
+        check_environment(&request.env)?;
+        self.make_session(request, None).await
+    }
+
+    async fn make_session(
+        &self,
+        spec: SessionRequest,
+        state: Option<Snapshot>,
+    ) -> Result<(SessionHandle, bool), ExecError> {
+        let core = &self.0;
+        let id = spec.id.clone().unwrap_or_else(SessionId::generate);
+        let make = async {
+            let shell =
+                fresh_shell(&core.host, &spec, &core.channels, &core.session_shells).await?;
+            let birth = SessionBirth {
+                id: id.clone(),
+                spec: spec.clone(),
+                shell,
+                root: core.channels.clone(),
+                pool: core.session_shells.clone(),
+                state,
+            };
+            SessionHandle::begin(core.host.clone(), Arc::downgrade(&core.sessions), birth).await
+        };
+        core.sessions.get_or_make(&id, &spec, Box::pin(make)).await
+    }
+
+    /// Makes a session that starts with the state of another.
+    pub async fn fork_session(
+        &self,
+        id: &str,
+        request: ForkRequest,
+    ) -> Result<(SessionHandle, bool), ExecError> {
+        let source = self.session(id)?;
+        let state = source.snapshot().await?;
+        let mut spec = source.request().clone();
+        spec.id = request.id;
+        self.make_session(spec, Some(state)).await
+    }
+
+    /// The session with this id.
+    pub fn session(&self, id: &str) -> Result<SessionHandle, ExecError> {
+        self.0.sessions.get(id).ok_or_else(|| ExecError::SessionNotFound { id: id.to_owned() })
+    }
+
+    /// All sessions, oldest first.
+    pub fn sessions(&self) -> Vec<SessionHandle> {
+        self.0.sessions.all()
+    }
+
+    /// Ends a session with everything it started, then forgets it.
+    pub async fn end_session(&self, id: &str) -> Result<KillReply, ExecError> {
+        let session = self.session(id)?;
+        let reply = session.end("it was deleted").await;
+        self.0.sessions.remove(id);
+        Ok(reply)
+    }
+
+    /// Resolves when init is gone, and with it everything that ran.
+    pub fn init_lost(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut lost = self.0.host.spawner.lost();
+        async move {
+            let _ = lost.wait_for(|lost| *lost).await;
+        }
+    }
+
+    /// Ends everything. What init still has to end, it ends when we are gone.
+    pub async fn shutdown(&self) {
+        let core = &self.0;
+        let mut ending = tokio::task::JoinSet::new();
+        for session in core.sessions.all() {
+            ending.spawn(async move {
+                session.end("the agent is shutting down").await;
+            });
+        }
+        for process in core.processes.all() {
+            ending.spawn(async move {
+                process.kill(SHUTDOWN_GRACE).await;
+            });
+        }
+        while ending.join_next().await.is_some() {}
+        if let Some(pool) = &core.exec_shells {
+            pool.close().await;
+        }
+        core.session_shells.close().await;
+        core.host.nursery.close();
+    }
+}
+
+/// The text of an exec that a waiting shell can run: default everything, and sure to parse.
+fn poolable(spec: &ProcessRequest) -> Option<&str> {
+    let plain = spec.argv.is_none()
+        && spec.cwd.is_none()
+        && spec.env.is_empty()
+        && spec.stdin.is_none()
+        && spec.shell.is_none()
+        && spec.user.is_none()
+        && spec.limits.is_none();
+    spec.command.as_deref().filter(|text| plain && surely_parses(text))
+}
+
+fn check_process(spec: &ProcessRequest) -> Result<(), ExecError> {
+    let hint = || Some("give {\"command\": \"ls -l\"} or {\"argv\": [\"ls\", \"-l\"]}".to_owned());
+    match (&spec.command, &spec.argv) {
+        (None, None) => {
+            return Err(ExecError::Invalid {
+                pointer: "/command".to_owned(),
+                detail: "one of `command` and `argv` is needed".to_owned(),
+                hint: hint(),
+            });
+        }
+        (Some(_), Some(_)) => {
+            return Err(ExecError::Invalid {
+                pointer: "/argv".to_owned(),
+                detail: "only one of `command` and `argv` can be given".to_owned(),
+                hint: hint(),
+            });
+        }
+        (Some(command), None) if command.contains('\0') => {
+            return Err(ExecError::invalid("/command", "a command contains no NUL byte"));
+        }
+        _ => {}
+    }
+    if spec.argv.is_some() && spec.session.is_some() {
+        return Err(ExecError::Invalid {
+            pointer: "/session".to_owned(),
+            detail: "an argv has no shell, so it cannot start from a session's state".to_owned(),
+            hint: Some("use `command`".to_owned()),
+        });
+    }
+    if spec.argv.is_some() && spec.shell.is_some() {
+        return Err(ExecError::invalid("/shell", "an argv is run without a shell"));
+    }
+    if let Some(restart) = spec.restart
+        && restart.mode != RestartMode::Never
+        && spec.stdin.is_some()
+    {
+        return Err(ExecError::invalid(
+            "/stdin",
+            "a process that is started again cannot be given its first input twice",
+        ));
+    }
+    for (name, value) in &spec.env {
+        host::check_variable(name, value.as_deref())?;
+    }
+    if let Some(text) = &spec.stdin {
+        decode_stdin(text, spec.stdin_encoding)?;
+    }
+    Ok(())
+}
+
+fn decode_stdin(text: &str, encoding: TextEncoding) -> Result<Bytes, ExecError> {
+    Encoded::decode(text, encoding)
+        .map(Bytes::from)
+        .ok_or_else(|| ExecError::invalid("/stdin", "stdin is not valid base64"))
+}
+
+/// Gives a program the state of a session, and what the call changes on top of it.
+fn add_state(
+    program: &mut Program,
+    state: &Snapshot,
+    spec: &ProcessRequest,
+    text: &str,
+) -> Result<(), ExecError> {
+    let system = |errno| ExecError::system("cannot pass a session's state", errno);
+    let mut script = state.restore_script();
+    let quote = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
+    if spec.cwd.is_some() {
+        script.extend_from_slice(format!("builtin cd -- {}\n", quote(&program.cwd)).as_bytes());
+    }
+    check_environment(&spec.env)?;
+    for (name, value) in &spec.env {
+        let line = match value {
+            Some(value) => format!("builtin export {name}={}\n", quote(value)),
+            None => format!("builtin unset {name}\n"),
+        };
+        script.extend_from_slice(line.as_bytes());
+    }
+    script.extend_from_slice(format!("BASH_EXECUTION_STRING={}\n", quote(text)).as_bytes());
+    let file = memfd_create("state", MemfdFlags::CLOEXEC).map_err(system)?;
+    let mut rest = script.as_slice();
+    while !rest.is_empty() {
+        let n = rustix::io::write(&file, rest).map_err(system)?;
+        rest = rest.get(n..).unwrap_or_default();
+    }
+    program.files.push((Arc::new(file), STATE_FD));
+    Ok(())
+}
+
+/// The program of a session's shell.
+fn shell_program(host: &Host, spec: &SessionRequest) -> Result<Program, ExecError> {
+    let account = host.account(spec.user.as_deref())?;
+    let shell = host.shell(spec.shell.as_deref())?;
+    let argv = [shell.to_string_lossy().into_owned()];
+    let none = BTreeMap::new();
+    host.program(&argv, &account, None, &none, spec.limits.as_ref())
+}
+
+/// A shell for a session: from the pool when nothing special is asked of it.
+pub(crate) async fn fresh_shell(
+    host: &Host,
+    spec: &SessionRequest,
+    channels: &Arc<ChannelRoot>,
+    pool: &Pool<Shell>,
+) -> Result<Shell, ExecError> {
+    if spec.user.is_none() && spec.shell.is_none() && spec.limits.is_none() {
+        return pool.take().await;
+    }
+    Shell::start(host, channels, shell_program(host, spec)?).await
+}

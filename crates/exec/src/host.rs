@@ -1,0 +1,280 @@
+//! What every surface needs to start something: init, trees, the default user, shell and environment.
+//!
+//! Turns wishes (command or argv, user, cwd, env, limits) into a [`Program`], and a program into
+//! something that runs. Owns no running thing.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use sandshell_isolate::protocol::{Exit, SpawnRequest};
+use sandshell_sys::spawn::{Identity, Rlimit};
+use sandshell_types::{Env, Limits};
+use tokio::sync::oneshot;
+
+use crate::account::Account;
+use crate::spawner::{Refused, Spawner};
+use crate::tree::{Nursery, Tree};
+use crate::{Config, ExecError};
+
+const RLIMIT_CPU: u32 = 0;
+const RLIMIT_FSIZE: u32 = 1;
+const RLIMIT_NOFILE: u32 = 7;
+
+/// Everything needed to start programs.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) config: Config,
+    pub(crate) spawner: Spawner,
+    pub(crate) nursery: Nursery,
+    pub(crate) account: Account,
+    /// bash, or sh where there is no bash.
+    pub(crate) shell: PathBuf,
+    pub(crate) null: OwnedFd,
+}
+
+/// A program with all that is settled before it starts.
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    /// The name it was asked for by, for messages.
+    pub(crate) name: String,
+    pub(crate) paths: Vec<CString>,
+    pub(crate) argv: Vec<CString>,
+    pub(crate) env: Vec<CString>,
+    pub(crate) cwd: String,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) rlimits: Vec<Rlimit>,
+    /// Files it gets besides its streams, with their numbers there.
+    pub(crate) files: Vec<(Arc<OwnedFd>, i32)>,
+}
+
+/// A program that runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) pid: i32,
+    pub(crate) live: Arc<Live>,
+    pub(crate) exit: oneshot::Receiver<Exit>,
+}
+
+/// What can be signalled.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) pidfd: OwnedFd,
+    pub(crate) tree: Tree,
+}
+
+impl Host {
+    /// The account of a request's `user`, or the default one.
+    pub(crate) fn account(&self, user: Option<&str>) -> Result<Account, ExecError> {
+        user.map_or_else(|| Ok(self.account.clone()), Account::find)
+    }
+
+    /// The environment a command of this account starts with, before the call's own.
+    pub(crate) fn environment(&self, account: &Account) -> BTreeMap<String, String> {
+        let mut env = account.base_environment(&self.shell.to_string_lossy());
+        env.extend(self.config.env.clone());
+        env
+    }
+
+    /// Absolute form of a request's `cwd`.
+    pub(crate) fn cwd(&self, cwd: Option<&str>) -> Result<String, ExecError> {
+        let Some(cwd) = cwd else { return Ok(self.config.cwd.to_string_lossy().into_owned()) };
+        if cwd.is_empty() || cwd.contains('\0') {
+            return Err(ExecError::invalid("/cwd", "a directory has a name without NUL bytes"));
+        }
+        Ok(self.config.cwd.join(cwd).to_string_lossy().into_owned())
+    }
+
+    /// The shell a request names: a path, or a name to be found in the usual places.
+    pub(crate) fn shell(&self, wanted: Option<&str>) -> Result<PathBuf, ExecError> {
+        match wanted {
+            None => Ok(self.shell.clone()),
+            Some(name) => find_program(name)
+                .ok_or_else(|| ExecError::ProgramNotFound { program: name.to_owned() }),
+        }
+    }
+
+    /// Settles a program from an argument vector.
+    pub(crate) fn program(
+        &self,
+        argv: &[String],
+        account: &Account,
+        cwd: Option<&str>,
+        env: &Env,
+        limits: Option<&Limits>,
+    ) -> Result<Program, ExecError> {
+        let variables = apply_env(self.environment(account), env)?;
+        let words = argv
+            .iter()
+            .enumerate()
+            .map(|(i, word)| {
+                CString::new(word.as_str()).map_err(|_| {
+                    ExecError::invalid(&format!("/argv/{i}"), "an argument contains a NUL byte")
+                })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let name = argv.first().filter(|name| !name.is_empty()).ok_or_else(|| {
+            ExecError::invalid("/argv", "argv needs at least the name of a program")
+        })?;
+        let path = variables.get("PATH").map_or("", String::as_str);
+        Ok(Program {
+            name: name.clone(),
+            paths: candidates(name, path),
+            argv: words,
+            env: encode_env(&variables)?,
+            cwd: self.cwd(cwd)?,
+            identity: account.identity(),
+            rlimits: rlimits(limits),
+            files: Vec::new(),
+        })
+    }
+
+    /// Starts a program with these descriptors: (ours, number there).
+    pub(crate) async fn start(
+        &self,
+        program: &Program,
+        fds: &[(BorrowedFd<'_>, i32)],
+    ) -> Result<Running, ExecError> {
+        let files = program.files.iter().map(|(file, number)| (file.as_fd(), *number));
+        let fds: Vec<(BorrowedFd<'_>, i32)> = fds.iter().copied().chain(files).collect();
+        let place = self.nursery.place().map_err(|e| ExecError::system("cannot make a group", e))?;
+        let request = SpawnRequest {
+            id: 0,
+            programs: program.paths.clone(),
+            argv: program.argv.clone(),
+            env: program.env.clone(),
+            cwd: CString::new(program.cwd.as_str())
+                .map_err(|_| ExecError::invalid("/cwd", "a directory has no NUL bytes"))?,
+            identity: program.identity.clone(),
+            rlimits: program.rlimits.clone(),
+            fd_numbers: fds.iter().map(|(_, number)| *number).collect(),
+            flags: place.flags(),
+        };
+        let mut passed: Vec<BorrowedFd<'_>> = fds.iter().map(|(fd, _)| *fd).collect();
+        passed.extend(place.dir());
+        let started = self.spawner.spawn(request, &passed).await.map_err(
+            |Refused { stage, errno }| {
+                ExecError::from_spawn(stage, errno, &program.name, &program.cwd)
+            },
+        )?;
+        Ok(Running {
+            pid: started.pid,
+            live: Arc::new(Live { pidfd: started.pidfd, tree: place.settle(started.keeper) }),
+            exit: started.exit,
+        })
+    }
+
+    /// `/dev/null`, for whoever has no stdin.
+    pub(crate) fn null(&self) -> BorrowedFd<'_> {
+        self.null.as_fd()
+    }
+}
+
+/// A pipe whose reading end, ours, does not block.
+pub(crate) fn output_pipe() -> Result<(OwnedFd, OwnedFd), ExecError> {
+    let made = pipe_with(PipeFlags::CLOEXEC)
+        .and_then(|(read, write)| rustix::io::ioctl_fionbio(&read, true).map(|()| (read, write)));
+    made.map_err(|e| ExecError::system("cannot make a pipe", e))
+}
+
+/// A pipe whose writing end, ours, does not block.
+pub(crate) fn input_pipe() -> Result<(OwnedFd, OwnedFd), ExecError> {
+    let made = pipe_with(PipeFlags::CLOEXEC)
+        .and_then(|(read, write)| rustix::io::ioctl_fionbio(&write, true).map(|()| (read, write)));
+    made.map_err(|e| ExecError::system("cannot make a pipe", e))
+}
+
+/// Applies a call's changes to an environment.
+pub(crate) fn apply_env(
+    mut variables: BTreeMap<String, String>,
+    changes: &Env,
+) -> Result<BTreeMap<String, String>, ExecError> {
+    for (name, value) in changes {
+        check_variable(name, value.as_deref())?;
+        match value {
+            Some(value) => {
+                variables.insert(name.clone(), value.clone());
+            }
+            None => {
+                variables.remove(name);
+            }
+        }
+    }
+    Ok(variables)
+}
+
+/// Refuses what no environment can hold.
+pub(crate) fn check_variable(name: &str, value: Option<&str>) -> Result<(), ExecError> {
+    let escaped = name.replace('~', "~0").replace('/', "~1");
+    let pointer = format!("/env/{escaped}");
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return Err(ExecError::invalid(
+            &pointer,
+            "the name of a variable is not empty and has neither '=' nor NUL",
+        ));
+    }
+    if value.is_some_and(|v| v.contains('\0')) {
+        return Err(ExecError::invalid(&pointer, "the value of a variable has no NUL byte"));
+    }
+    Ok(())
+}
+
+fn encode_env(variables: &BTreeMap<String, String>) -> Result<Vec<CString>, ExecError> {
+    variables
+        .iter()
+        .map(|(name, value)| {
+            CString::new(format!("{name}={value}"))
+                .map_err(|_| ExecError::invalid("/env", "a variable contains a NUL byte"))
+        })
+        .collect()
+}
+
+fn rlimits(limits: Option<&Limits>) -> Vec<Rlimit> {
+    let Some(limits) = limits else { return Vec::new() };
+    [
+        (RLIMIT_NOFILE, limits.open_files),
+        (RLIMIT_FSIZE, limits.file_bytes),
+        (RLIMIT_CPU, limits.cpu_seconds),
+    ]
+    .into_iter()
+    .filter_map(|(resource, value)| Some(Rlimit { resource, value: value? }))
+    .collect()
+}
+
+/// Where a program named so may be, as `execvp` would look for it.
+fn candidates(name: &str, path: &str) -> Vec<CString> {
+    if name.contains('/') {
+        return CString::new(name).into_iter().collect();
+    }
+    path.split(':')
+        .map(|dir| if dir.is_empty() { "." } else { dir })
+        .filter_map(|dir| CString::new(format!("{dir}/{name}")).ok())
+        .collect()
+}
+
+/// A program of the system by name or path.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let executable = |path: &Path| {
+        rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
+    };
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|p| executable(p));
+    }
+    ["/usr/local/bin", "/usr/bin", "/bin"]
+        .iter()
+        .map(|dir| Path::new(dir).join(name))
+        .find(|p| executable(p))
+}
+
+/// Opens /dev/null.
+pub(crate) fn open_null() -> Result<OwnedFd, Errno> {
+    rustix::fs::open(
+        "/dev/null",
+        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )
+}

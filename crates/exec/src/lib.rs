@@ -1,0 +1,32 @@
+//! The execution core: `exec`, processes and persistent sessions.
+//!
+//! # Theory of operation
+//!
+//! Everything is started by init ([`spawner`]) in a tree of its own ([`tree`]). What it writes goes
+//! into an [`output`] log, from which any number of readers read at their own pace. Each process
+//! and each session has one owner task; handles send it wishes and read what it publishes. Kill and
+//! interrupt act on the tree directly and wait in no queue.
+//!
+//! [`pool`]s of shells that have already started take bash's own start-up out of the way.
+//!
+//! Invariants: the agent never forks; no descriptor of ours reaches a user's program; a result is
+//! published only when all its output is in the log; nothing waits without an event or a deadline.
+
+mod account;
+mod config;
+mod error;
+mod executor;
+mod host;
+pub mod output;
+mod pool;
+mod process;
+mod registry;
+mod session;
+mod spawner;
+mod tree;
+
+pub use config::Config;
+pub use error::{ExecError, StartError};
+pub use executor::Executor;
+pub use process::ProcessHandle;
+pub use session::{CommandHandle, SessionHandle};

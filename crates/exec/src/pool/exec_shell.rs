@@ -1,0 +1,87 @@
+//! A bash that has started, reads nothing yet, and becomes `bash -c TEXT` when told the text.
+//!
+//! It is spawned like any process, with its own pipes and its own tree, so that from the moment it
+//! is told its text it *is* the process of the exec. It waits in `read` on a pipe (the gate); the
+//! text comes in a memfd, which bash reads in blocks where it would read a pipe byte by byte.
+//!
+//! What differs from a fresh `bash -c`: /proc/PID/cmdline; and the shell stays the parent of the
+//! last program instead of becoming it. Texts that might not parse are not given to it (see
+//! [`super::script_check`]), because the message of a syntax error would differ.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::pipe::{PipeFlags, pipe_with};
+use sandshell_types::Env;
+
+use super::Member;
+use crate::host::{self, Host, Program, Running};
+use crate::process::Pump;
+use crate::ExecError;
+
+const GATE_FD: i32 = 30;
+const TEXT_FD: i32 = 31;
+
+/// Waits, takes the text into the variable where `bash -c` has it too, closes what is ours, and
+/// sets what a waiting shell has worn: the clock and `$_`.
+const BOOT: &str = "read -rn1 -u30 BASH_EXECUTION_STRING
+IFS= read -rd '' -u31 BASH_EXECUTION_STRING
+exec 30<&- 31<&-
+SECONDS=0
+: bash
+eval \"$BASH_EXECUTION_STRING\"";
+
+/// A waiting shell.
+#[derive(Debug)]
+pub(crate) struct ExecShell {
+    pub(crate) program: Program,
+    pub(crate) running: Running,
+    pub(crate) pump: Pump,
+    gate: OwnedFd,
+    text: OwnedFd,
+}
+
+impl Member for ExecShell {
+    fn is_usable(&mut self) -> bool {
+        self.running.exit.try_recv() == Err(tokio::sync::oneshot::error::TryRecvError::Empty)
+    }
+}
+
+impl ExecShell {
+    /// Starts one with the default user, directory and environment.
+    pub(crate) async fn start(host: &Host) -> Result<Self, ExecError> {
+        let system = |errno| ExecError::system("cannot make a waiting shell", errno);
+        let (out, out_theirs) = host::output_pipe()?;
+        let (err, err_theirs) = host::output_pipe()?;
+        let (gate_theirs, gate) = pipe_with(PipeFlags::CLOEXEC).map_err(system)?;
+        let text = memfd_create("command", MemfdFlags::CLOEXEC).map_err(system)?;
+        let argv = ["bash".to_owned(), "-c".to_owned(), BOOT.to_owned()];
+        let mut program = host.program(&argv, &host.account, None, &Env::new(), None)?;
+        program.paths = std::ffi::CString::new(host.shell.as_os_str().as_encoded_bytes())
+            .into_iter()
+            .collect();
+        let fds = [
+            (host.null(), 0),
+            (out_theirs.as_fd(), 1),
+            (err_theirs.as_fd(), 2),
+            (gate_theirs.as_fd(), GATE_FD),
+            (text.as_fd(), TEXT_FD),
+        ];
+        let running = host.start(&program, &fds).await?;
+        let pump = Pump::new(out, err).map_err(|e| ExecError::internal(format!("pipes: {e}")))?;
+        Ok(Self { program, running, pump, gate, text })
+    }
+
+    /// Tells it its text. From here on it is the process of the exec.
+    pub(crate) fn tell(&self, text: &str) -> Result<(), ExecError> {
+        let system = |errno| ExecError::system("cannot reach a waiting shell", errno);
+        // The shell's offset in the shared description must stay at the start: write by position.
+        let mut written = 0;
+        while let Some(rest) = text.as_bytes().get(written..)
+            && !rest.is_empty()
+        {
+            written += rustix::io::pwrite(&self.text, rest, written as u64).map_err(system)?;
+        }
+        rustix::io::write(&self.gate, b"x").map(|_| ()).map_err(system)
+    }
+}

@@ -1,0 +1,237 @@
+//! Whether a text surely parses as a shell script.
+//!
+//! `true` is a promise, checked against bash itself by the tests; `false` only means "not sure".
+//! It accepts simple commands, pipelines and lists of them with quotes, plain expansions and
+//! redirections, which is most of what people send, and leaves everything with a grammar of its own
+//! (compound commands, substitutions, here-documents, functions) to a fresh shell.
+
+/// Longest text looked at; longer ones gain nothing from a waiting shell.
+const MAX_LEN: usize = 16 * 1024;
+
+/// Words with a meaning of their own where a command may start.
+const RESERVED: &[&[u8]] = &[
+    b"if", b"then", b"else", b"elif", b"fi", b"case", b"esac", b"for", b"select", b"while",
+    b"until", b"do", b"done", b"in", b"function", b"time", b"{", b"}", b"!", b"[[", b"]]",
+    b"coproc",
+];
+
+/// What stands before the place we look at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// Nothing of a command yet, and none is needed.
+    Nothing,
+    /// An operator that needs a command after it.
+    Operator,
+    /// Part of a command.
+    Command,
+}
+
+/// Whether `text` surely parses.
+pub(crate) fn surely_parses(text: &str) -> bool {
+    text.len() <= MAX_LEN && Scanner { rest: text.as_bytes() }.script().is_some()
+}
+
+struct Scanner<'a> {
+    rest: &'a [u8],
+}
+
+impl Scanner<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.rest.first().copied()
+    }
+
+    fn skip(&mut self, n: usize) {
+        self.rest = self.rest.get(n..).unwrap_or_default();
+    }
+
+    fn starts_with(&self, prefix: &[u8]) -> bool {
+        self.rest.starts_with(prefix)
+    }
+
+    /// A whole script; `None` when unsure.
+    fn script(mut self) -> Option<()> {
+        let mut before = Before::Nothing;
+        while let Some(byte) = self.peek() {
+            match byte {
+                b' ' | b'\t' => self.skip(1),
+                b'#' => {
+                    let end = self.rest.iter().position(|b| *b == b'\n');
+                    self.skip(end.unwrap_or(self.rest.len()));
+                }
+                b'\n' => {
+                    self.skip(1);
+                    if before == Before::Command {
+                        before = Before::Nothing;
+                    }
+                }
+                b';' | b'|' | b'&' if !self.starts_with(b"&>") => {
+                    if before != Before::Command {
+                        return None;
+                    }
+                    before = self.operator(byte);
+                }
+                b'<' | b'>' | b'&' => {
+                    self.redirection()?;
+                    before = Before::Command;
+                }
+                _ => {
+                    let start = self.rest;
+                    self.word()?;
+                    let word = start.get(..start.len() - self.rest.len())?;
+                    if before != Before::Command && RESERVED.contains(&word) {
+                        return None;
+                    }
+                    before = Before::Command;
+                }
+            }
+        }
+        (before != Before::Operator).then_some(())
+    }
+
+    /// `;`, `&`, `&&`, `|`, `||` or `|&`.
+    fn operator(&mut self, byte: u8) -> Before {
+        for two in [&b"&&"[..], b"||", b"|&"] {
+            if self.starts_with(two) {
+                self.skip(2);
+                return Before::Operator;
+            }
+        }
+        self.skip(1);
+        if byte == b'|' { Before::Operator } else { Before::Nothing }
+    }
+
+    /// A redirection operator and its target.
+    fn redirection(&mut self) -> Option<()> {
+        if self.starts_with(b"<<") || self.starts_with(b"<(") || self.starts_with(b">(") {
+            return None;
+        }
+        let operators: [&[u8]; 9] =
+            [b"&>>", b"&>", b">>", b">|", b">&", b"<>", b"<&", b">", b"<"];
+        let operator = operators.into_iter().find(|op| self.starts_with(op))?;
+        self.skip(operator.len());
+        while matches!(self.peek(), Some(b' ' | b'\t')) {
+            self.skip(1);
+        }
+        self.word()
+    }
+
+    /// One word, which must not be empty.
+    fn word(&mut self) -> Option<()> {
+        let length = self.rest.len();
+        while let Some(byte) = self.peek() {
+            match byte {
+                b' ' | b'\t' | b'\n' | b';' | b'|' | b'&' | b'<' | b'>' => break,
+                b'(' | b')' | b'`' => return None,
+                b'\\' => {
+                    self.rest.get(1)?;
+                    self.skip(2);
+                }
+                b'\'' => {
+                    self.skip(1);
+                    let end = self.rest.iter().position(|b| *b == b'\'')?;
+                    self.skip(end + 1);
+                }
+                b'"' => self.double_quotes()?,
+                b'$' => self.expansion()?,
+                _ => self.skip(1),
+            }
+        }
+        (self.rest.len() < length).then_some(())
+    }
+
+    fn double_quotes(&mut self) -> Option<()> {
+        self.skip(1);
+        loop {
+            match self.peek()? {
+                b'"' => {
+                    self.skip(1);
+                    return Some(());
+                }
+                b'`' => return None,
+                b'\\' => {
+                    self.rest.get(1)?;
+                    self.skip(2);
+                }
+                b'$' => self.expansion()?,
+                _ => self.skip(1),
+            }
+        }
+    }
+
+    /// `$name`, `$1`, `$?`, `${name}`; nothing with an inner grammar.
+    fn expansion(&mut self) -> Option<()> {
+        self.skip(1);
+        match self.peek() {
+            Some(b'(' | b'[' | b'\'') => None,
+            Some(b'{') => {
+                let end = self.rest.iter().position(|b| *b == b'}')?;
+                let name = self.rest.get(1..end)?;
+                let identifier = name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');
+                if name.is_empty() || !identifier {
+                    return None;
+                }
+                self.skip(end + 1);
+                Some(())
+            }
+            // `$"…"` is a quoted string: the quote is left for the caller, which reads it as one.
+            _ => Some(()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn takes_what_people_send() {
+        for text in [
+            "true",
+            "ls -la /tmp | grep foo > out.txt 2>&1",
+            "cd /x && make -j2 || echo \"failed: $?\"",
+            "export A='1' B=\"${C} $D\"; echo $A &",
+            "# only a comment",
+            "",
+            "a\nb\n\n",
+            "echo hi &>log",
+            "FOO=1 env | cat",
+        ] {
+            assert!(surely_parses(text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn leaves_the_rest() {
+        for text in [
+            "echo 'unclosed", "echo \"unclosed", "echo $(x)", "echo `x`", "if true", "fi", "}",
+            "a ;; b", "; a", "a &&", "| a", "cat <<E\nE", "f() { :; }", "echo ${x", "echo ${x:-(}",
+            "a > ", "> ;", "echo \\", "! true", "[[ a ]]", "a=(1 2)", "a && | b", "& a", "a & ; b",
+        ] {
+            assert!(!surely_parses(text), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// What we are sure of, bash accepts.
+        #[test]
+        fn bash_agrees(tokens in prop::collection::vec(prop::sample::select(vec![
+            "a", "echo", "if", "fi", "do", "{", "}", "!", "in", "[[", "case", "time", "x=1", "'q'",
+            "\"d\"", "\"$v\"", "${v}", "$v", "$", "$\"s\"", "\\", "\\\n", ";", "&", "&&", "||", "|", "|&", "\n",
+            " ", " ", " ", ">", ">>", "<", "2>&1", "&>", ">&", "<>", "#", "'", "\"", "(", ")", "`", "$(", "1", "-", "=", "~", "*", "?", "^", "%",
+        ]), 0..14)) {
+            let text = tokens.concat();
+            if surely_parses(&text) {
+                let status = std::process::Command::new("bash")
+                    .args(["-n", "-c", "--", &text])
+                    .env_clear()
+                    .output()
+                    .unwrap();
+                prop_assert!(status.status.success(), "{text:?}: {status:?}");
+            }
+        }
+    }
+}

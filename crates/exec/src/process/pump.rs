@@ -1,0 +1,174 @@
+//! Moves bytes from the two pipes of a program into its log.
+//!
+//! Waiting and moving are apart: `ready` may be dropped at any moment, `transfer` and `drain` are
+//! awaited to the end, so that no byte is read and then forgotten.
+
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use sandshell_sys::reactor;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::output::{OutputLog, Stream};
+
+/// What one read takes at most: the size of a pipe.
+const READ_SIZE: usize = 64 * 1024;
+
+#[derive(Debug)]
+pub(crate) struct Pump {
+    out: Option<AsyncFd<OwnedFd>>,
+    err: Option<AsyncFd<OwnedFd>>,
+    /// Made at the first byte: many commands write none.
+    buffer: Vec<u8>,
+}
+
+/// What a read found.
+enum Read {
+    Bytes(usize),
+    Nothing,
+    End,
+}
+
+impl Pump {
+    /// Takes over the reading ends, which must not block.
+    pub(crate) fn new(out: OwnedFd, err: OwnedFd) -> std::io::Result<Self> {
+        Ok(Self {
+            out: Some(reactor::watch(out, Interest::READABLE)?),
+            err: Some(reactor::watch(err, Interest::READABLE)?),
+            buffer: Vec::new(),
+        })
+    }
+
+    /// Resolves when a stream has bytes or has ended; never when both have ended.
+    ///
+    /// CANCEL SAFETY: reads nothing.
+    pub(crate) async fn ready(&self) -> Stream {
+        tokio::select! {
+            () = readable(self.out.as_ref()) => Stream::Stdout,
+            () = readable(self.err.as_ref()) => Stream::Stderr,
+        }
+    }
+
+    /// The same, but `None` when both have ended.
+    ///
+    /// CANCEL SAFETY: reads nothing.
+    pub(crate) async fn ready_or_closed(&self) -> Option<Stream> {
+        if self.is_closed() { None } else { Some(self.ready().await) }
+    }
+
+    /// Whether both streams have ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.out.is_none() && self.err.is_none()
+    }
+
+    /// Whether a writer has ever opened one of the streams. Only for FIFOs, before any read found
+    /// an end: asks the kernel, which remembers writers that have come and gone.
+    pub(crate) fn was_opened(&self) -> bool {
+        let opened = |slot: &Option<AsyncFd<OwnedFd>>| match slot {
+            None => true,
+            Some(fd) => {
+                let mut asked = [PollFd::new(fd.get_ref(), PollFlags::IN)];
+                let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+                let _ = poll(&mut asked, Some(&now));
+                !asked.map(|a| a.revents()).iter().all(PollFlags::is_empty)
+            }
+        };
+        !self.buffer.is_empty() || opened(&self.out) || opened(&self.err)
+    }
+
+    /// How many streams someone still holds.
+    pub(crate) fn open_streams(&self) -> u32 {
+        u32::from(self.out.is_some()) + u32::from(self.err.is_some())
+    }
+
+    /// Moves what one read gives. Must be awaited to the end.
+    pub(crate) async fn transfer(&mut self, stream: Stream, log: &OutputLog) {
+        match self.read(stream) {
+            Read::Bytes(n) => {
+                log.append(stream, self.buffer.get(..n).unwrap_or_default()).await;
+            }
+            Read::Nothing => {}
+            Read::End => self.close(stream),
+        }
+    }
+
+    /// Moves all that is there now. Must be awaited to the end.
+    pub(crate) async fn drain(&mut self, log: &OutputLog) {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            loop {
+                match self.read(stream) {
+                    Read::Bytes(n) => {
+                        log.append(stream, self.buffer.get(..n).unwrap_or_default()).await;
+                    }
+                    Read::Nothing => break,
+                    Read::End => {
+                        self.close(stream);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn close(&mut self, stream: Stream) {
+        match stream {
+            Stream::Stdout => self.out = None,
+            Stream::Stderr => self.err = None,
+        }
+    }
+
+    fn read(&mut self, stream: Stream) -> Read {
+        let slot = match stream {
+            Stream::Stdout => &self.out,
+            Stream::Stderr => &self.err,
+        };
+        let Some(fd) = slot else { return Read::Nothing };
+        if self.buffer.is_empty() {
+            // Most streams end without a byte: ask with a small buffer first.
+            let mut probe = [0; 4096];
+            return match read_fd(fd, &mut probe) {
+                Read::Bytes(n) => {
+                    self.buffer = vec![0; READ_SIZE];
+                    if let (Some(to), Some(from)) = (self.buffer.get_mut(..n), probe.get(..n)) {
+                        to.copy_from_slice(from);
+                    }
+                    Read::Bytes(n)
+                }
+                other => other,
+            };
+        }
+        read_fd(fd, &mut self.buffer)
+    }
+}
+
+fn read_fd(fd: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> Read {
+    loop {
+        match rustix::io::read(fd.get_ref(), &mut *buffer) {
+            Ok(0) => return Read::End,
+            Ok(n) => return Read::Bytes(n),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                // Tells the reactor to wait for the next edge.
+                let _ = fd.try_io(Interest::READABLE, |_| {
+                    Err::<(), _>(std::io::ErrorKind::WouldBlock.into())
+                });
+                return Read::Nothing;
+            }
+            // A pipe gives no other error; if one does, there is nothing more to be had from it.
+            Err(_) => return Read::End,
+        }
+    }
+}
+
+async fn readable(fd: Option<&AsyncFd<OwnedFd>>) {
+    match fd {
+        Some(fd) => {
+            if let Ok(mut guard) = fd.readable().await {
+                guard.retain_ready();
+            }
+        }
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,161 @@
+//! Waiting for the first of: the end, a pattern in the output, a port that answers, the timeout.
+
+use std::time::Duration;
+
+use regex::bytes::Regex;
+use sandshell_types::{
+    HttpCheck, LogCondition, PortCondition, StreamName, WaitOutcome, WaitReply, WaitRequest,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::ProcessHandle;
+use crate::ExecError;
+use crate::output::{JointPiece, OutputLog, Stream};
+
+/// A match that spans pieces is found when it is no longer than this.
+const WINDOW: usize = 64 * 1024;
+
+/// First and longest pause between two tries at a port. The kernel has no event for "somebody
+/// listens now", so this is the one place that asks again.
+const PORT_PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
+
+pub(super) async fn wait(
+    process: &ProcessHandle,
+    request: WaitRequest,
+) -> Result<WaitReply, ExecError> {
+    let pattern = request.log.as_ref().map(compile).transpose()?;
+    if let Some(PortCondition { port: 0, .. }) = request.port {
+        return Err(ExecError::invalid("/port/port", "a port is a number from 1 to 65535"));
+    }
+    if request.exit == Some(false) && request.log.is_none() && request.port.is_none() {
+        return Err(ExecError::invalid("/exit", "with exit false there is nothing to wait for"));
+    }
+    let found = async {
+        match &pattern {
+            Some((pattern, stream)) => find(process.log(), pattern, *stream).await,
+            None => std::future::pending().await,
+        }
+    };
+    let answers = async {
+        match &request.port {
+            Some(condition) => port_answers(condition).await,
+            None => std::future::pending().await,
+        }
+    };
+    let timeout = async {
+        match request.timeout_ms {
+            Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+            None => std::future::pending().await,
+        }
+    };
+    let mut line = None;
+    let outcome = tokio::select! {
+        biased;
+        // Before the end, so that a pattern in the last words counts.
+        text = found => match text? {
+            Some(text) => { line = Some(text); WaitOutcome::Log }
+            None => { process.ended().await; WaitOutcome::Exit }
+        },
+        () = answers => WaitOutcome::Port,
+        () = process.ended(), if pattern.is_none() => WaitOutcome::Exit,
+        () = timeout => WaitOutcome::Timeout,
+    };
+    Ok(WaitReply {
+        outcome,
+        timed_out: outcome == WaitOutcome::Timeout,
+        line,
+        process: process.record(),
+    })
+}
+
+fn compile(condition: &LogCondition) -> Result<(Regex, Option<Stream>), ExecError> {
+    let text = if condition.regex {
+        condition.pattern.clone()
+    } else {
+        regex::escape(&condition.pattern)
+    };
+    let pattern = Regex::new(&text).map_err(|error| ExecError::Invalid {
+        pointer: "/log/pattern".to_owned(),
+        detail: format!("the pattern is not a regular expression: {error}"),
+        hint: Some("set \"regex\": false to look for the text itself".to_owned()),
+    })?;
+    let stream = match condition.stream {
+        None => None,
+        Some(StreamName::Stdout) => Some(Stream::Stdout),
+        Some(StreamName::Stderr) => Some(Stream::Stderr),
+        Some(_) => {
+            return Err(ExecError::invalid("/log/stream", "a process has stdout and stderr"));
+        }
+    };
+    Ok((pattern, stream))
+}
+
+/// The line of the first match; `None` when the output ended without one.
+async fn find(
+    log: &OutputLog,
+    pattern: &Regex,
+    only: Option<Stream>,
+) -> Result<Option<String>, ExecError> {
+    let mut reader = log.joint_reader(0, true)?;
+    let mut windows: [Vec<u8>; 2] = [Vec::new(), Vec::new()];
+    while let Some(piece) = reader.next().await? {
+        let JointPiece::Data { stream, data, .. } = piece else { continue };
+        if only.is_some_and(|only| only != stream) {
+            continue;
+        }
+        let [out, err] = &mut windows;
+        let window = if stream == Stream::Stdout { out } else { err };
+        window.extend_from_slice(&data);
+        if let Some(found) = pattern.find(window) {
+            return Ok(Some(line_around(window, found.start())));
+        }
+        let excess = window.len().saturating_sub(WINDOW);
+        window.drain(..excess);
+    }
+    Ok(None)
+}
+
+fn line_around(window: &[u8], at: usize) -> String {
+    let (before, after) = window.split_at_checked(at).unwrap_or((window, &[]));
+    let start = before.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
+    let end = after.iter().position(|b| *b == b'\n').map_or(window.len(), |i| at + i);
+    String::from_utf8_lossy(window.get(start..end).unwrap_or_default()).into_owned()
+}
+
+async fn port_answers(condition: &PortCondition) {
+    let mut pause = PORT_PAUSE.0;
+    loop {
+        for host in ["127.0.0.1", "::1"] {
+            if let Ok(stream) = TcpStream::connect((host, condition.port)).await {
+                match &condition.http {
+                    None => return,
+                    Some(check) if http_answers(stream, check).await.unwrap_or(false) => return,
+                    Some(_) => {}
+                }
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PORT_PAUSE.1);
+    }
+}
+
+/// Asks once and reads only the status line.
+async fn http_answers(mut stream: TcpStream, check: &HttpCheck) -> std::io::Result<bool> {
+    let path = check.path.as_deref().unwrap_or("/");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut head = Vec::new();
+    while head.len() < 12 {
+        if stream.read_buf(&mut head).await? == 0 {
+            return Ok(false);
+        }
+    }
+    let status = std::str::from_utf8(head.get(9..12).unwrap_or_default())
+        .ok()
+        .and_then(|digits| digits.parse::<u16>().ok());
+    Ok(status.is_some_and(|status| match check.status {
+        Some(wanted) => status == wanted,
+        None => status < 500,
+    }))
+}

@@ -1,0 +1,192 @@
+//! The directory through which a session's shell and the agent exchange text and output.
+//!
+//! It lies on a tmpfs that is mounted nowhere, held only by descriptor, so that a shell that walks
+//! `..` from it finds nothing; without the right to make one, in the state directory. The agent owns
+//! it: a shell can open what is there, and can neither list, add nor remove.
+//!
+//! ```text
+//! command  text to run            o e   output FIFOs        i   stdin of one command
+//! dump     script that saves      s0 s1 x   saved states    q u restore   scripts of ours
+//! t        written by the interrupt trap      r   variables noted for one command
+//! ```
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, chmodat, fchmod, mkdirat, mknodat, openat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
+    fsopen,
+};
+
+use super::dialect::Dialect;
+
+/// Where the directories of all shells lie.
+#[derive(Debug)]
+pub(crate) struct ChannelRoot {
+    dir: OwnedFd,
+    next: AtomicU64,
+}
+
+/// The directory of one shell; removed when dropped.
+#[derive(Debug)]
+pub(super) struct Channel {
+    root: std::sync::Arc<ChannelRoot>,
+    name: String,
+    dir: OwnedFd,
+}
+
+/// Files the shell writes to.
+const WRITTEN_BY_SHELL: &[&str] = &["s0", "s1", "x", "t", "r"];
+const READ_BY_SHELL: u32 = 0o644;
+
+impl ChannelRoot {
+    /// A private tmpfs, or a directory below `fallback`.
+    pub(crate) fn new(fallback: &Path) -> Result<Self, Errno> {
+        let dir = detached_tmpfs().or_else(|_| {
+            let mode = Mode::from_raw_mode(0o711);
+            match mkdirat(rustix::fs::CWD, fallback, mode) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+            openat(
+                rustix::fs::CWD,
+                fallback,
+                OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC,
+                Mode::empty(),
+            )
+        })?;
+        fchmod(&dir, Mode::from_raw_mode(0o711))?;
+        Ok(Self { dir, next: AtomicU64::new(0) })
+    }
+}
+
+fn detached_tmpfs() -> Result<OwnedFd, Errno> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(&context, "mode", "0711")?;
+    fsconfig_create(&context)?;
+    fsmount(
+        &context,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
+    )
+}
+
+impl Channel {
+    /// A fresh directory with everything a shell needs.
+    pub(super) fn new(
+        root: &std::sync::Arc<ChannelRoot>,
+        dialect: Dialect,
+    ) -> Result<Self, Errno> {
+        let name = format!("sh{}", root.next.fetch_add(1, Ordering::Relaxed));
+        mkdirat(&root.dir, &name, Mode::from_raw_mode(0o711))?;
+        let dir = openat(
+            &root.dir,
+            &name,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        let channel = Self { root: root.clone(), name, dir };
+        chmodat(&root.dir, &channel.name, Mode::from_raw_mode(0o711), AtFlags::empty())?;
+        channel.write("dump", dialect.dump_script().as_bytes())?;
+        for file in WRITTEN_BY_SHELL {
+            let fd = channel.create(file)?;
+            fchmod(&fd, Mode::from_raw_mode(0o666))?;
+        }
+        channel.make_fifos()?;
+        Ok(channel)
+    }
+
+    /// The directory, to be passed to the shell.
+    pub(super) fn dir(&self) -> &OwnedFd {
+        &self.dir
+    }
+
+    fn create(&self, file: &str) -> Result<OwnedFd, Errno> {
+        openat(
+            &self.dir,
+            file,
+            OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+            Mode::from_raw_mode(READ_BY_SHELL),
+        )
+    }
+
+    /// Writes a file for the shell to read.
+    pub(super) fn write(&self, file: &str, content: &[u8]) -> Result<(), Errno> {
+        let fd = self.create(file)?;
+        let mut rest = content;
+        while !rest.is_empty() {
+            let n = rustix::io::write(&fd, rest)?;
+            rest = rest.get(n..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Writes a file anew under the same name: who has the old one open keeps it.
+    pub(super) fn replace(&self, file: &str, content: &[u8]) -> Result<(), Errno> {
+        match unlinkat(&self.dir, file, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => self.write(file, content),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Reads a file the shell wrote.
+    pub(super) fn read(&self, file: &str) -> Result<Vec<u8>, Errno> {
+        let fd = openat(
+            &self.dir,
+            file,
+            OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+            Mode::empty(),
+        )?;
+        let mut content = Vec::new();
+        std::io::Read::read_to_end(&mut std::fs::File::from(fd), &mut content)
+            .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+        Ok(content)
+    }
+
+    fn make_fifos(&self) -> Result<(), Errno> {
+        for fifo in ["o", "e"] {
+            mknodat(&self.dir, fifo, FileType::Fifo, Mode::from_raw_mode(0o622), 0)?;
+            chmodat(&self.dir, fifo, Mode::from_raw_mode(0o622), AtFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    /// Puts fresh FIFOs in place of those that a child left behind still holds.
+    pub(super) fn rotate(&self) -> Result<(), Errno> {
+        for fifo in ["o", "e"] {
+            unlinkat(&self.dir, fifo, AtFlags::empty())?;
+        }
+        self.make_fifos()
+    }
+
+    /// Opens the reading ends for one command. A fresh open has no memory of earlier writers, so
+    /// that "end of file" and "nobody has opened it yet" cannot be taken for each other.
+    pub(super) fn open_outputs(&self) -> Result<(OwnedFd, OwnedFd), Errno> {
+        let open = |fifo: &str| {
+            openat(
+                &self.dir,
+                fifo,
+                OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+                Mode::empty(),
+            )
+        };
+        Ok((open("o")?, open("e")?))
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        let files = ["command", "dump", "o", "e", "i", "q", "u", "restore"];
+        for file in files.iter().chain(WRITTEN_BY_SHELL) {
+            let _ = unlinkat(&self.dir, *file, AtFlags::empty());
+        }
+        if let Err(errno) = unlinkat(&self.root.dir, &self.name, AtFlags::REMOVEDIR) {
+            tracing::warn!(%errno, "cannot remove a session's directory");
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The shell text that drives a session, for bash and for a plain POSIX shell.
+//!
+//! The shell reads lines from a socket that is its standard input, and answers on the same socket
+//! (`>&0`), which no child ever sees: while a command runs, its stdin is another file. All other
+//! traffic goes through a directory of FIFOs and files that the shell holds as fd 31.
+//!
+//! ```text
+//! . …/command </dev/null >|…/o 2>|…/e      the user's text, sourced: `declare` stays global,
+//!                                          a syntax error ends with the text
+//! printf 'd SEQ STATUS PWD' >&0            completion, after the shell has closed o and e
+//! . …/dump >|…/sN; printf 's SEQ' >&0      the state, for restore and fork
+//! ```
+//!
+//! Every builtin is called through `builtin`, so that a user's function of the same name is not in
+//! the way; every file is opened with `>|`, so that `noclobber` is not either.
+
+/// Number of the session directory's descriptor in the shell.
+pub(super) const DIR_FD: i32 = 31;
+/// Where bash gets it first, to be moved with close-on-exec set.
+pub(super) const INHERITED_FD: i32 = 40;
+
+/// Path of a file of the session directory as the shell sees it.
+macro_rules! at {
+    ($name:literal) => {
+        concat!("/proc/self/fd/31/", $name)
+    };
+}
+
+/// Which language the shell speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Bash,
+    Posix,
+}
+
+/// The trap that ends a command from outside: it leaves the innermost function or sourced text, and
+/// a DEBUG trap makes every frame above return before its next command. What it overwrites is
+/// written down first and put back afterwards.
+const BASH_INTERRUPT: &str = concat!(
+    "{ builtin echo $-;builtin trap -p DEBUG; } >|",
+    at!("t"),
+    ";builtin set +e -T;builtin trap \"return 130\" DEBUG;return 130"
+);
+
+/// The trap that saves the state when the shell exits.
+const BASH_EXIT: &str = concat!(". ", at!("dump"), " >|", at!("x"));
+
+/// Writes the whole state; see `super::snapshot` for the sections.
+const BASH_DUMP: &str = "builtin declare -p
+builtin printf '\\0'
+builtin declare -f
+builtin declare -Fx
+builtin printf '\\0'
+builtin trap -p
+builtin printf '\\0'
+builtin alias -p
+builtin printf '\\0'
+builtin umask -p
+builtin printf '\\0'
+builtin printf '%s\\n' \"${@@Q}\"
+builtin printf '\\0'
+builtin printf '%s\\0' \"${DIRSTACK[@]}\" 'end of state'
+";
+
+/// A POSIX shell can list what it exports, and little else in a form that can be read back.
+const POSIX_DUMP: &str = "export -p
+printf '\\0\\0\\0'
+alias
+printf '\\0'
+umask
+printf '\\0\\0%s\\0%s\\0' \"$PWD\" 'end of state'
+";
+
+impl Dialect {
+    /// What a shell with this name speaks.
+    pub(super) fn of(shell: &std::path::Path) -> Self {
+        let name = shell.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        if name.starts_with("bash") { Self::Bash } else { Self::Posix }
+    }
+
+    /// What a user loses with it.
+    pub(super) fn losses(self) -> &'static [&'static str] {
+        match self {
+            Self::Bash => &[],
+            Self::Posix => &[
+                "after exit only exported variables, aliases, umask and the working directory are restored, and a fork or a process from this session starts with only those",
+                "an interrupt that meets a loop of builtins has to replace the shell",
+                "programs inherit descriptor 31, a directory they can neither list nor write",
+            ],
+        }
+    }
+
+    /// Arguments of the shell.
+    pub(super) fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Bash => &["bash", "--norc", "--noprofile", "-s"],
+            Self::Posix => &["sh", "-s"],
+        }
+    }
+
+    /// The number under which the directory is passed.
+    pub(super) fn passed_fd(self) -> i32 {
+        match self {
+            Self::Bash => INHERITED_FD,
+            Self::Posix => DIR_FD,
+        }
+    }
+
+    fn builtin(self) -> &'static str {
+        match self {
+            Self::Bash => "builtin ",
+            Self::Posix => "",
+        }
+    }
+
+    /// First lines: hide the directory from children, set the traps, report readiness.
+    ///
+    /// bash never sets close-on-exec on what it inherits, but it does on the copy it keeps of a
+    /// descriptor that a group redirects: the first free number from 10 up. A duplicate of that
+    /// copy keeps the flag.
+    pub(super) fn boot(self) -> String {
+        match self {
+            Self::Bash => format!(
+                "{{ exec {DIR_FD}<&10; }} {INHERITED_FD}<&-;exec {INHERITED_FD}<&-;\
+                 trap '{BASH_INTERRUPT}' RTMAX INT;trap '{BASH_EXIT}' EXIT\n{}",
+                self.completion(0)
+            ),
+            Self::Posix => self.completion(0),
+        }
+    }
+
+    /// The dump script, a file of the session directory.
+    pub(super) fn dump_script(self) -> &'static str {
+        match self {
+            Self::Bash => BASH_DUMP,
+            Self::Posix => POSIX_DUMP,
+        }
+    }
+
+    /// Traps of ours, as `trap -p` shows them, which are no part of the state.
+    pub(super) fn is_own_trap(listed: &str) -> bool {
+        let quoted = |text: &str| format!("trap -- '{}' ", text.replace('\'', "'\\''"));
+        listed.starts_with(&quoted(BASH_INTERRUPT)) || listed.starts_with(&quoted(BASH_EXIT))
+    }
+
+    /// Reports status and directory.
+    pub(super) fn completion(self, seq: u64) -> String {
+        format!("{}printf 'd%s\\0%s\\0%s\\0' {seq} $? \"${{PWD-}}\" >&0\n", self.builtin())
+    }
+
+    /// Saves the state in file `s0` or `s1`, by turns, and reports it.
+    pub(super) fn snapshot(self, seq: u64) -> String {
+        let b = self.builtin();
+        format!(
+            ". {} >|{}{};{b}printf 's%s\\0' {seq} >&0\n",
+            at!("dump"),
+            at!("s"),
+            seq % 2,
+        )
+    }
+
+    /// Runs the user's text; `after` comes between its completion and the saving of the state.
+    pub(super) fn command(
+        self,
+        seq: u64,
+        last_status: i32,
+        has_stdin: bool,
+        after: &str,
+    ) -> String {
+        let stdin = if has_stdin { at!("i") } else { "/dev/null" };
+        // `$?` of the command before, which our own lines have overwritten.
+        let status = if last_status == 0 { "" } else { concat!(". ", at!("q"), "\n") };
+        format!(
+            "{status}. {} <{stdin} >|{} 2>|{}\n{}{after}{}",
+            at!("command"),
+            at!("o"),
+            at!("e"),
+            self.completion(seq),
+            self.snapshot(seq),
+        )
+    }
+
+    /// Sources a file of the session directory, with nothing of ours on its streams.
+    pub(super) fn source(self, name: &str) -> String {
+        format!(". /proc/self/fd/31/{name} 2>/dev/null\n")
+    }
+
+    /// Enters a directory and reports success as the status.
+    pub(super) fn enter(self, dir: &str, seq: u64) -> String {
+        let b = self.builtin();
+        format!("if {b}cd -- {};then :;else ! :;fi\n{}", quote(dir), self.completion(seq))
+    }
+
+    /// Lines that set and unset exported variables, as a script to be sourced.
+    pub(super) fn environment<'a>(
+        self,
+        changes: impl Iterator<Item = (&'a String, &'a Option<String>)>,
+    ) -> String {
+        let b = self.builtin();
+        changes
+            .map(|(name, value)| match value {
+                Some(value) => format!("{b}export {name}={}||:\n", quote(value)),
+                None => format!("{b}unset {name}||:\n"),
+            })
+            .collect()
+    }
+
+    /// Notes the variables named, so that `restore_variables` can put them back.
+    pub(super) fn note_variables(self, names: &[&str]) -> String {
+        match self {
+            Self::Bash => format!(
+                "builtin declare -p {} >|{} 2>/dev/null||:\n",
+                names.join(" "),
+                at!("r")
+            ),
+            Self::Posix => format!("export -p >|{}\n", at!("r")),
+        }
+    }
+
+    /// Puts noted variables back.
+    pub(super) fn restore_variables(self, names: &[&str]) -> String {
+        let b = self.builtin();
+        format!("{b}unset {} 2>/dev/null||:\n. {}\n", names.join(" "), at!("r"))
+    }
+
+    /// After an interrupt: what the trap overwrote, from what it wrote down.
+    pub(super) fn after_interrupt(self, noted: &str) -> String {
+        let (flags, trap) = noted.split_once('\n').unwrap_or((noted, ""));
+        let mut script = "builtin trap - DEBUG\nbuiltin set +T\n".to_owned();
+        if flags.contains('T') {
+            script.push_str("builtin set -T\n");
+        }
+        if !trap.contains("return 130") {
+            script.push_str(trap);
+        }
+        if flags.contains('e') {
+            script.push_str("builtin set -e\n");
+        }
+        script
+    }
+}
+
+/// A word that stands for exactly this text.
+pub(super) fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoting_survives_quotes() {
+        assert_eq!(quote("a'b\n$x"), "'a'\\''b\n$x'");
+    }
+
+    #[test]
+    fn own_traps_are_recognised() {
+        let listed = format!("trap -- '{}' SIGRTMAX", BASH_INTERRUPT.replace('\'', "'\\''"));
+        assert!(Dialect::is_own_trap(&listed));
+        assert!(!Dialect::is_own_trap("trap -- 'echo hi' SIGINT"));
+    }
+}

@@ -1,0 +1,127 @@
+//! Ending the command a shell is busy with, in stages, keeping the shell as long as possible.
+//!
+//! ```text
+//! int ──150 ms──► term ──150 ms──► kill ──700 ms──► shell killed (state is restored)
+//! ```
+//!
+//! The shell gets a real-time signal whose trap unwinds it; what it waits for in the foreground gets
+//! SIGINT first. A shell without job control starts background children with SIGINT and SIGQUIT
+//! ignored, which tells them apart: they are spared.
+
+use std::time::Duration;
+
+use sandshell_sys::{procfs, signal};
+use tokio::time::Instant;
+
+use crate::host::Live;
+
+const SIGINT: i32 = 2;
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+const SIGCONT: i32 = 18;
+
+/// How far an interrupt had to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    Int,
+    Term,
+    Kill,
+    ShellKilled,
+}
+
+impl Stage {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Int => "int",
+            Self::Term => "term",
+            Self::Kill => "kill",
+            Self::ShellKilled => "shell_killed",
+        }
+    }
+
+    /// What comes next, and how long this stage may take.
+    fn next(self) -> Option<(Duration, Self)> {
+        match self {
+            Self::Int => Some((Duration::from_millis(150), Self::Term)),
+            Self::Term => Some((Duration::from_millis(150), Self::Kill)),
+            Self::Kill => Some((Duration::from_millis(700), Self::ShellKilled)),
+            Self::ShellKilled => None,
+        }
+    }
+}
+
+/// An interrupt under way.
+#[derive(Debug)]
+pub(super) struct Interrupt {
+    pub(super) stage: Stage,
+    next_at: Option<Instant>,
+}
+
+impl Interrupt {
+    /// Begins with SIGINT.
+    pub(super) fn begin(live: &Live) -> Self {
+        let mut interrupt = Self { stage: Stage::Int, next_at: None };
+        interrupt.act(live);
+        interrupt
+    }
+
+    /// Resolves when the present stage has had its time.
+    pub(super) async fn stage_over(&self) {
+        match self.next_at {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Goes on to the next stage.
+    pub(super) fn advance(&mut self, live: &Live) {
+        if let Some((_, next)) = self.stage.next() {
+            self.stage = next;
+            self.act(live);
+        }
+    }
+
+    fn act(&mut self, live: &Live) {
+        let shell = procfs::pid_of(&live.pidfd);
+        let children = shell.map(foreground).unwrap_or_default();
+        match self.stage {
+            Stage::Int => {
+                // The shell first: its trap is pending when the child it waits for ends.
+                let _ = signal::send(&live.pidfd, signal::interrupt_signal());
+                signal_each(&children, &[SIGINT, SIGCONT]);
+            }
+            Stage::Term => signal_each(&children, &[SIGTERM, SIGCONT]),
+            Stage::Kill => signal_each(&children, &[SIGKILL]),
+            Stage::ShellKilled => {
+                signal_each(&children, &[SIGKILL]);
+                let _ = signal::send(&live.pidfd, SIGKILL);
+            }
+        }
+        self.next_at = self.stage.next().map(|(time, _)| Instant::now() + time);
+    }
+}
+
+/// What a shell waits for: everything below it except what it started in the background.
+pub(super) fn foreground(shell: i32) -> Vec<i32> {
+    let mut found = Vec::new();
+    let mut parents = vec![shell];
+    while let Some(parent) = parents.pop() {
+        for child in procfs::children(parent) {
+            if !procfs::ignores_interrupt(child) {
+                found.push(child);
+                parents.push(child);
+            }
+        }
+    }
+    found
+}
+
+fn signal_each(pids: &[i32], signals: &[i32]) {
+    for pid in pids {
+        if let Ok(pinned) = procfs::pin(*pid) {
+            for number in signals {
+                let _ = signal::send(&pinned, *number);
+            }
+        }
+    }
+}

@@ -1,0 +1,604 @@
+//! The owner task of a session: runs its commands one after another and keeps its shell alive.
+//!
+//! ```text
+//! idle ──command──► running ──done──► idle
+//!  │ ▲                │ shell exited, was killed, or lost its completion
+//!  │ └── restore ◄────┘
+//!  └── end wish, idle timeout, lifetime, cannot be restored ──► ended
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sandshell_isolate::protocol::Exit;
+use sandshell_types::{CommandId, Encoded, Env, KillReply, SessionState};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::channel::ChannelRoot;
+use super::command::{CommandHandle, Outcome, SessionAfter};
+use super::interrupt::Interrupt;
+use super::shell::{Message, Shell};
+use super::snapshot::Snapshot;
+use super::{Control, Session};
+use crate::ExecError;
+use crate::executor::fresh_shell;
+use crate::pool::Pool;
+use crate::process::Pump;
+
+/// When the watchdog first looks for a lost completion, and how often after that. A look is one
+/// system call on the socket.
+const WATCHDOG: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
+
+/// TERM to KILL when a session ends.
+const END_GRACE: Duration = Duration::from_millis(100);
+
+/// What the owner starts from.
+pub(super) struct Start {
+    pub(super) shell: Shell,
+    pub(super) root: Arc<ChannelRoot>,
+    pub(super) pool: Arc<Pool<Shell>>,
+    pub(super) state: Option<Snapshot>,
+    pub(super) queue: mpsc::Receiver<CommandHandle>,
+    pub(super) controls: mpsc::Receiver<Control>,
+}
+
+struct Owner {
+    session: Arc<Session>,
+    shell: Shell,
+    root: Arc<ChannelRoot>,
+    pool: Arc<Pool<Shell>>,
+    controls: mpsc::Receiver<Control>,
+    /// Number of the last thing the shell was asked to report.
+    seq: u64,
+    /// `$?` for the next command.
+    last_status: i32,
+}
+
+/// Why a session ends, and who wants to know when it has.
+struct End {
+    reason: String,
+    reply: Option<oneshot::Sender<KillReply>>,
+}
+
+type InterruptReplies = Vec<oneshot::Sender<(Option<CommandId>, &'static str)>>;
+
+/// Prepares the shell as the session's spec says and starts the task.
+pub(super) async fn begin(session: Arc<Session>, start: Start) -> Result<(), ExecError> {
+    let mut owner = Owner {
+        session,
+        shell: start.shell,
+        root: start.root,
+        pool: start.pool,
+        controls: start.controls,
+        seq: 0,
+        last_status: 0,
+    };
+    if let Some(state) = &start.state {
+        owner.put_state(state).await?;
+    } else {
+        let spec = owner.session.spec.clone();
+        owner.apply_environment(&spec.env).await?;
+        if let Some(cwd) = &spec.cwd {
+            owner.enter(cwd).await?;
+        }
+        if owner.seq > 0 {
+            owner.save().await?;
+        }
+    }
+    tokio::spawn(owner.run(start.queue));
+    Ok(())
+}
+
+impl Owner {
+    async fn run(mut self, mut queue: mpsc::Receiver<CommandHandle>) {
+        let lifetime = self.session.spec.max_lifetime_ms.map(Duration::from_millis);
+        let dies_at = lifetime.map(|time| Instant::now() + time);
+        let mut idle_since = Instant::now();
+        let end = loop {
+            let idle_timeout = self.session.facts().settings.idle_timeout;
+            let idle_at = idle_timeout.map(|time| idle_since + time);
+            tokio::select! {
+                biased;
+                control = self.controls.recv() => {
+                    if let Some(end) = self.idle_control(control).await { break end; }
+                }
+                () = at(dies_at) => break End::because("its maximum lifetime is over"),
+                command = queue.recv() => {
+                    let Some(command) = command else { break End::because("it was dropped") };
+                    if let Some(end) = self.execute(&command, dies_at).await { break end; }
+                    idle_since = Instant::now();
+                }
+                _ = self.shell.line.message() => {}
+                exit = &mut self.shell.running.exit => {
+                    // Killed while idle, by a child or from outside.
+                    let _ = exit;
+                    if self.restore().await.is_err() {
+                        break End::because("its shell was killed and could not be replaced");
+                    }
+                }
+                () = at(idle_at) => break End::because("it was idle for too long"),
+            }
+        };
+        self.end(end, queue).await;
+    }
+
+    async fn idle_control(&mut self, control: Option<Control>) -> Option<End> {
+        match control? {
+            Control::Interrupt { reply, .. } => {
+                if let Some(reply) = reply {
+                    let _ = reply.send((None, "none"));
+                }
+            }
+            Control::Snapshot { reply } => {
+                self.wait_until_saved().await;
+                let _ = reply.send(self.shell.snapshot());
+            }
+            Control::Environment { changes } => {
+                if !changes.is_empty() {
+                    let applied = self.apply_environment(&changes).await;
+                    if applied.is_err() || self.save().await.is_err() {
+                        tracing::warn!(session = %self.session.id, "a patch met a dead shell");
+                    }
+                }
+            }
+            Control::End { reason, reply } => return Some(End { reason, reply: Some(reply) }),
+        }
+        None
+    }
+
+    /// Runs one command to its end. `Some` when the session ends with it.
+    async fn execute(&mut self, command: &CommandHandle, dies_at: Option<Instant>) -> Option<End> {
+        if !command.begin() {
+            return None;
+        }
+        {
+            let mut facts = self.session.facts();
+            facts.state = SessionState::Busy;
+            facts.foreground = Some(command.clone());
+            facts.commands += 1;
+        }
+        let mut run = match self.start_command(command).await {
+            Ok(run) => run,
+            Err(error) => {
+                // The command did not run: say so on its stderr, as a shell would.
+                let text = format!("sandshell: {error}\n");
+                command.log().append(crate::output::Stream::Stderr, text.as_bytes()).await;
+                self.publish(command, Exit::Code(125), &Run::default(), SessionAfter::Kept);
+                return None;
+            }
+        };
+        let over = self.attend(command, &mut run, dies_at).await;
+        self.close(command, run, over).await
+    }
+
+    /// Writes the text, sends the lines.
+    async fn start_command(&mut self, command: &CommandHandle) -> Result<Run, ExecError> {
+        let request = command.request();
+        let system = |errno| ExecError::system("cannot reach the shell", errno);
+        let dialect = self.shell.dialect;
+        let mut before = String::new();
+        let mut after = String::new();
+        if request.cwd.is_some() || !request.env.is_empty() {
+            let mut names: Vec<&str> = request.env.keys().map(String::as_str).collect();
+            if request.cwd.is_some() {
+                names.push("OLDPWD");
+            }
+            self.shell.line.send(&dialect.note_variables(&names)).await.map_err(system)?;
+            if let Some(cwd) = &request.cwd {
+                let back = self.session.facts().cwd.clone();
+                self.enter(cwd).await?;
+                after.push_str(&format!("cd -- {}\n", super::dialect::quote(&back)));
+            }
+            let script = dialect.environment(request.env.iter());
+            self.shell.channel.write("u", script.as_bytes()).map_err(system)?;
+            before.push_str(&dialect.source("u"));
+            after.push_str(&dialect.restore_variables(&names));
+        }
+        let channel = &self.shell.channel;
+        if let Some(stdin) = &request.stdin {
+            let bytes = Encoded::decode(stdin, request.stdin_encoding).unwrap_or_default();
+            channel.replace("i", &bytes).map_err(system)?;
+        }
+        if self.last_status != 0 {
+            let script = format!("return {}\n", self.last_status);
+            channel.write("q", script.as_bytes()).map_err(system)?;
+        }
+        channel.write("command", request.command.as_bytes()).map_err(system)?;
+        let pump = self.shell.outputs()?;
+        self.seq += 1;
+        let lines = dialect.command(self.seq, self.last_status, request.stdin.is_some(), &after);
+        self.shell.line.send(&(before + &lines)).await.map_err(system)?;
+        let timeout =
+            request.timeout_ms.map(Duration::from_millis).or(self.session.facts().settings.timeout);
+        Ok(Run {
+            pump: Some(pump),
+            deadline: timeout.map(|time| Instant::now() + time),
+            keeps_cwd: request.cwd.is_some(),
+            ..Run::default()
+        })
+    }
+
+    /// Moves output and answers wishes until the command is over.
+    async fn attend(
+        &mut self,
+        command: &CommandHandle,
+        run: &mut Run,
+        dies_at: Option<Instant>,
+    ) -> Over {
+        let Some(mut pump) = run.pump.take() else { return Over::Lost };
+        let mut watchdog = Instant::now() + WATCHDOG.0;
+        let mut suspicious = false;
+        let over = loop {
+            let live = &self.shell.running.live;
+            let stage_over = async {
+                match &run.interrupt {
+                    Some(interrupt) => interrupt.stage_over().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                message = self.shell.line.message() => match message {
+                    Message::Done { seq, status, cwd } if seq == self.seq => {
+                        if pump.was_opened() { break Over::Done { status, cwd }; }
+                        break Over::NeverStarted;
+                    }
+                    _ => {}
+                },
+                stream = pump.ready() => pump.transfer(stream, command.log()).await,
+                exit = &mut self.shell.running.exit => {
+                    break Over::Exited(exit.unwrap_or(Exit::Signal(9)));
+                }
+                control = self.controls.recv() => match control {
+                    Some(Control::Interrupt { only, reply }) => {
+                        if only.is_none_or(|id| id == *command.id()) {
+                            run.interrupted = true;
+                            run.replies.extend(reply);
+                            run.interrupt.get_or_insert_with(|| Interrupt::begin(live));
+                        } else if let Some(reply) = reply {
+                            let _ = reply.send((None, "none"));
+                        }
+                    }
+                    Some(Control::Snapshot { reply }) => {
+                        let _ = reply.send(self.shell.snapshot());
+                    }
+                    Some(Control::Environment { changes }) => run.environment.extend(changes),
+                    Some(Control::End { reason, reply }) => {
+                        break Over::End(End { reason, reply: Some(reply) });
+                    }
+                    None => break Over::End(End::because("it was dropped")),
+                },
+                () = at(run.deadline) => {
+                    run.deadline = None;
+                    run.timed_out = true;
+                    run.interrupt.get_or_insert_with(|| Interrupt::begin(live));
+                }
+                () = stage_over => {
+                    if let Some(interrupt) = &mut run.interrupt { interrupt.advance(live); }
+                }
+                () = at(dies_at) => break Over::End(End::because("its maximum lifetime is over")),
+                () = tokio::time::sleep_until(watchdog) => {
+                    // Everything read and nothing said, twice in a row: the completion is lost.
+                    let quiet = self.shell.line.has_read_everything();
+                    if quiet && suspicious { break Over::Lost; }
+                    suspicious = quiet;
+                    watchdog = Instant::now() + if quiet { WATCHDOG.0 / 2 } else { WATCHDOG.1 };
+                }
+            }
+        };
+        pump.drain(command.log()).await;
+        run.left_running = pump.open_streams();
+        run.pump = Some(pump);
+        over
+    }
+
+    /// Settles what the end of a command means for the session, then publishes its result.
+    async fn close(&mut self, command: &CommandHandle, mut run: Run, over: Over) -> Option<End> {
+        match over {
+            Over::Done { status, cwd } => {
+                self.last_status = status;
+                if !run.keeps_cwd && !cwd.is_empty() {
+                    self.session.facts().cwd = cwd;
+                }
+                self.keep_late_output(command, &mut run);
+                self.publish(command, Exit::Code(status), &run, SessionAfter::Kept);
+                if run.interrupt.is_some() && self.after_interrupt().await.is_err() {
+                    tracing::warn!(session = %self.session.id, "a shell died after an interrupt");
+                }
+                answer(&mut run, command);
+                let changes = std::mem::take(&mut run.environment);
+                if !changes.is_empty() {
+                    let _ = self.apply_environment(&changes).await;
+                    let _ = self.save().await;
+                }
+                None
+            }
+            Over::NeverStarted => {
+                // The shell could not reach our directory, so not a byte of the command ran.
+                self.kill_shell().await;
+                self.settle(command, run, Exit::Code(125), true).await
+            }
+            Over::Lost => {
+                self.kill_shell().await;
+                self.settle(command, run, Exit::Signal(9), true).await
+            }
+            Over::Exited(exit) => self.settle(command, run, exit, false).await,
+            Over::End(end) => {
+                self.publish(command, Exit::Signal(9), &run, SessionAfter::Ended);
+                answer(&mut run, command);
+                Some(end)
+            }
+        }
+    }
+
+    /// The shell is gone: another one takes over its state.
+    async fn settle(
+        &mut self,
+        command: &CommandHandle,
+        mut run: Run,
+        exit: Exit,
+        before: bool,
+    ) -> Option<End> {
+        self.keep_late_output(command, &mut run);
+        self.session.facts().state = SessionState::Restoring;
+        let own_changes = !before && self.shell.exit_snapshot().is_some();
+        let restored = self.restore().await;
+        let after = match (&restored, own_changes) {
+            (Err(_), _) => SessionAfter::Ended,
+            (Ok(()), true) => SessionAfter::Restored,
+            (Ok(()), false) => SessionAfter::RestoredBefore,
+        };
+        self.publish(command, exit, &run, after);
+        answer(&mut run, command);
+        match restored {
+            Ok(()) => {
+                let changes = std::mem::take(&mut run.environment);
+                if !changes.is_empty() {
+                    let _ = self.apply_environment(&changes).await;
+                    let _ = self.save().await;
+                }
+                None
+            }
+            Err(error) => Some(End {
+                reason: format!("its shell ended and could not be replaced: {error}"),
+                reply: None,
+            }),
+        }
+    }
+
+    fn publish(&self, command: &CommandHandle, exit: Exit, run: &Run, after: SessionAfter) {
+        let cwd = {
+            let mut facts = self.session.facts();
+            facts.state = SessionState::Idle;
+            facts.foreground = None;
+            facts.last_used_at = Some(Timestamp::now());
+            facts.cwd.clone()
+        };
+        command.finish(Outcome {
+            exit,
+            timed_out: run.timed_out,
+            interrupted: run.interrupted,
+            left_running: run.left_running,
+            cwd,
+            session: after,
+            duration: Duration::ZERO,
+        });
+    }
+
+    /// A child left behind holds the output: it keeps that pipe, as the command's late output, and
+    /// the next command gets fresh ones.
+    fn keep_late_output(&self, command: &CommandHandle, run: &mut Run) {
+        let Some(mut pump) = run.pump.take() else { return };
+        if pump.is_closed() {
+            return;
+        }
+        if let Err(errno) = self.shell.channel.rotate() {
+            tracing::warn!(%errno, session = %self.session.id, "cannot make fresh output channels");
+        }
+        let session = self.session.clone();
+        let late = command.late_log_or(|| {
+            session.log(&format!("{}.{}.late", session.id, command.id()), 0)
+        });
+        let command = command.clone();
+        tokio::spawn(async move {
+            while let Some(stream) = pump.ready_or_closed().await {
+                pump.transfer(stream, &late).await;
+            }
+            late.end();
+            drop(command);
+        });
+    }
+
+    /// Puts back what the interrupt trap overwrote, and saves the state again.
+    async fn after_interrupt(&mut self) -> Result<(), ExecError> {
+        let system = |errno| ExecError::system("cannot reach the shell", errno);
+        let noted = self.shell.channel.read("t").unwrap_or_default();
+        let script = self.shell.dialect.after_interrupt(&String::from_utf8_lossy(&noted));
+        self.shell.channel.write("u", script.as_bytes()).map_err(system)?;
+        self.shell.channel.write("t", b"").map_err(system)?;
+        self.shell.line.send(&self.shell.dialect.source("u")).await.map_err(system)?;
+        self.save().await
+    }
+
+    async fn kill_shell(&mut self) {
+        let _ = sandshell_sys::signal::send(&self.shell.running.live.pidfd, 9);
+        let _ = (&mut self.shell.running.exit).await;
+    }
+
+    /// Takes another shell and gives it the state of the one that ended.
+    async fn restore(&mut self) -> Result<(), ExecError> {
+        let _ = self.shell.line.last_words();
+        let state = self.shell.exit_snapshot().or_else(|| self.shell.snapshot());
+        let session = &self.session;
+        let fresh =
+            fresh_shell(&session.host, &session.spec, &self.root, &self.pool).await?;
+        let former = std::mem::replace(&mut self.shell, fresh);
+        {
+            let mut facts = self.session.facts();
+            facts.trees.retain(|live| !live.tree.members().is_empty());
+            facts.trees.push(self.shell.running.live.clone());
+            facts.pid = self.shell.running.pid;
+            facts.restores += 1;
+        }
+        drop(former);
+        self.last_status = 0;
+        self.seq = 0;
+        match state {
+            Some(state) => self.put_state(&state).await,
+            None => Err(ExecError::internal("its state was not saved")),
+        }
+    }
+
+    async fn put_state(&mut self, state: &Snapshot) -> Result<(), ExecError> {
+        let system = |errno| ExecError::system("cannot reach the shell", errno);
+        self.shell.channel.write("restore", &state.restore_script()).map_err(system)?;
+        self.seq += 1;
+        let dialect = self.shell.dialect;
+        let lines = dialect.source("restore") + &dialect.completion(self.seq);
+        self.shell.line.send(&lines).await.map_err(system)?;
+        let (_, cwd) = self.shell.answer(self.seq).await.ok_or_else(died)?;
+        {
+            let mut facts = self.session.facts();
+            facts.state = SessionState::Idle;
+            facts.cwd = cwd;
+        }
+        self.save().await
+    }
+
+    async fn apply_environment(&mut self, changes: &Env) -> Result<(), ExecError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let system = |errno| ExecError::system("cannot reach the shell", errno);
+        let script = self.shell.dialect.environment(changes.iter());
+        self.shell.channel.write("u", script.as_bytes()).map_err(system)?;
+        self.seq += 1;
+        let lines = self.shell.dialect.source("u") + &self.shell.dialect.completion(self.seq);
+        self.shell.line.send(&lines).await.map_err(system)?;
+        self.shell.answer(self.seq).await.map(|_| ()).ok_or_else(died)
+    }
+
+    async fn enter(&mut self, dir: &str) -> Result<(), ExecError> {
+        self.seq += 1;
+        let line = self.shell.dialect.enter(dir, self.seq);
+        self.shell
+            .line
+            .send(&line)
+            .await
+            .map_err(|errno| ExecError::system("cannot reach the shell", errno))?;
+        let (status, cwd) = self.shell.answer(self.seq).await.ok_or_else(died)?;
+        if status != 0 {
+            return Err(ExecError::Cwd {
+                path: dir.to_owned(),
+                reason: "it does not exist or cannot be entered".to_owned(),
+            });
+        }
+        self.session.facts().cwd = cwd;
+        Ok(())
+    }
+
+    /// Has the state saved under the present number; does not wait for it.
+    async fn save(&mut self) -> Result<(), ExecError> {
+        let line = self.shell.dialect.snapshot(self.seq);
+        self.shell
+            .line
+            .send(&line)
+            .await
+            .map_err(|errno| ExecError::system("cannot reach the shell", errno))
+    }
+
+    /// Waits until the state after the last command is saved.
+    async fn wait_until_saved(&mut self) {
+        while self.shell.line.saved() != Some(self.seq) {
+            tokio::select! {
+                _ = self.shell.line.message() => {}
+                _ = crate::tree::ended(&self.shell.running.live.pidfd) => return,
+            }
+        }
+    }
+
+    /// Ends everything the session started and tells who waits.
+    async fn end(self, end: End, mut queue: mpsc::Receiver<CommandHandle>) {
+        self.session.ended.send_replace(Some(end.reason));
+        queue.close();
+        while let Some(command) = queue.recv().await {
+            command.cancel();
+        }
+        let trees = std::mem::take(&mut self.session.facts().trees);
+        let mut total =
+            KillReply { method: "already_ended".to_owned(), killed: 0, survivors: Vec::new() };
+        for live in trees {
+            let reply = live.tree.kill(END_GRACE).await;
+            if reply.method != "already_ended" {
+                total.method = reply.method;
+            }
+            total.killed += reply.killed;
+            total.survivors.extend(reply.survivors);
+        }
+        {
+            let mut facts = self.session.facts();
+            facts.state = SessionState::Ended;
+            facts.foreground = None;
+        }
+        let session = self.session.clone();
+        drop(self);
+        if let Some(reply) = end.reply {
+            let _ = reply.send(total);
+        } else if let Some(sessions) = session.sessions.upgrade() {
+            // Ended by itself: remembered for a while, so that its users learn why.
+            sessions.finished(session.id.clone());
+        }
+    }
+}
+
+/// How a command's run came to its end.
+enum Over {
+    Done { status: i32, cwd: String },
+    Exited(Exit),
+    /// The shell waits for its next line, but the completion never came.
+    Lost,
+    /// The completion came, but the text was never opened.
+    NeverStarted,
+    End(End),
+}
+
+/// A command under way.
+#[derive(Default)]
+struct Run {
+    pump: Option<Pump>,
+    deadline: Option<Instant>,
+    interrupt: Option<Interrupt>,
+    interrupted: bool,
+    timed_out: bool,
+    replies: InterruptReplies,
+    left_running: u32,
+    keeps_cwd: bool,
+    /// Changes that arrived meanwhile.
+    environment: Env,
+}
+
+fn answer(run: &mut Run, command: &CommandHandle) {
+    let method = run.interrupt.as_ref().map_or("none", |i| i.stage.as_str());
+    for reply in run.replies.drain(..) {
+        let _ = reply.send((Some(command.id().clone()), method));
+    }
+}
+
+impl End {
+    fn because(reason: &str) -> Self {
+        Self { reason: reason.to_owned(), reply: None }
+    }
+}
+
+fn died() -> ExecError {
+    ExecError::internal("the shell ended while it was being prepared")
+}
+
+async fn at(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}

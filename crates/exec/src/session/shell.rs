@@ -1,0 +1,256 @@
+//! A shell that takes commands: the process, the socket to it, and its directory.
+//!
+//! Owns the conversation, not the queue or the record: it sends lines, reads messages, opens the
+//! output of one command. Held ready by a pool, then owned by one session until it ends.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use sandshell_sys::{packet, reactor};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::channel::{Channel, ChannelRoot};
+use super::dialect::Dialect;
+use super::snapshot::Snapshot;
+use crate::ExecError;
+use crate::host::{Host, Program, Running};
+use crate::pool::Member;
+use crate::process::Pump;
+
+/// What the shell says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Message {
+    /// A command is over.
+    Done { seq: u64, status: i32, cwd: String },
+    /// The state after that command is saved.
+    Saved { seq: u64 },
+}
+
+#[derive(Debug)]
+pub(crate) struct Shell {
+    pub(super) running: Running,
+    pub(super) line: Line,
+    pub(super) channel: Channel,
+    pub(super) dialect: Dialect,
+    pub(super) path: String,
+    /// Working directory it started in.
+    pub(super) cwd: String,
+}
+
+/// The conversation with the shell.
+#[derive(Debug)]
+pub(super) struct Line {
+    socket: AsyncFd<OwnedFd>,
+    incoming: Vec<u8>,
+    /// The last whole state it saved, as the number of the command it belongs to.
+    saved: Option<u64>,
+}
+
+impl Member for Shell {
+    fn is_usable(&mut self) -> bool {
+        self.running.exit.try_recv() == Err(tokio::sync::oneshot::error::TryRecvError::Empty)
+    }
+}
+
+impl Shell {
+    /// Starts a shell and waits until it is ready.
+    pub(crate) async fn start(
+        host: &Host,
+        root: &Arc<ChannelRoot>,
+        mut program: Program,
+    ) -> Result<Self, ExecError> {
+        let system = |errno| ExecError::system("cannot make a shell's channel", errno);
+        let path = program.name.clone();
+        let dialect = Dialect::of(std::path::Path::new(&path));
+        program.argv =
+            dialect.arguments().iter().filter_map(|a| std::ffi::CString::new(*a).ok()).collect();
+        let channel = Channel::new(root, dialect).map_err(system)?;
+        let (socket, theirs) = packet::stream_pair().map_err(system)?;
+        let fds = [
+            (theirs.as_fd(), 0),
+            (host.null(), 1),
+            (host.null(), 2),
+            (channel.dir().as_fd(), dialect.passed_fd()),
+        ];
+        let running = host.start(&program, &fds).await?;
+        let socket = reactor::watch(socket, Interest::READABLE | Interest::WRITABLE)
+            .map_err(|e| ExecError::internal(format!("a shell's socket: {e}")))?;
+        let mut shell = Self {
+            running,
+            channel,
+            dialect,
+            path,
+            cwd: program.cwd.clone(),
+            line: Line { socket, incoming: Vec::new(), saved: None },
+        };
+        let first = dialect.boot() + &dialect.snapshot(0);
+        shell.line.send(&first).await.map_err(system)?;
+        match shell.answer(0).await {
+            Some((_, cwd)) => {
+                if !cwd.is_empty() {
+                    shell.cwd = cwd;
+                }
+                Ok(shell)
+            }
+            None => Err(ExecError::ProgramNotExecutable {
+                program: shell.path.clone(),
+                reason: "it ended before it took a command".to_owned(),
+            }),
+        }
+    }
+
+    /// Waits for a completion of ours: status and directory. `None` when the shell ended instead.
+    pub(super) async fn answer(&mut self, wanted: u64) -> Option<(i32, String)> {
+        loop {
+            tokio::select! {
+                biased;
+                message = self.line.message() => match message {
+                    Message::Done { seq, status, cwd } if seq == wanted => {
+                        return Some((status, cwd));
+                    }
+                    _ => {}
+                },
+                _ = &mut self.running.exit => return None,
+            }
+        }
+    }
+
+    /// Opens the output of one command.
+    pub(super) fn outputs(&self) -> Result<Pump, ExecError> {
+        let (out, err) = self
+            .channel
+            .open_outputs()
+            .map_err(|errno| ExecError::system("cannot open a command's output", errno))?;
+        Pump::new(out, err).map_err(|e| ExecError::internal(format!("a command's output: {e}")))
+    }
+
+    /// The state after its last command, or before a command that did not end.
+    pub(super) fn snapshot(&self) -> Option<Snapshot> {
+        let file = if self.line.saved? % 2 == 0 { "s0" } else { "s1" };
+        Snapshot::parse(&self.channel.read(file).ok()?, self.dialect)
+    }
+
+    /// The state it saved while exiting.
+    pub(super) fn exit_snapshot(&self) -> Option<Snapshot> {
+        Snapshot::parse(&self.channel.read("x").ok()?, self.dialect)
+    }
+}
+
+impl Line {
+    /// Sends lines. They are short and the socket is roomy, so this hardly ever waits.
+    pub(super) async fn send(&self, lines: &str) -> Result<(), Errno> {
+        let mut rest = lines.as_bytes();
+        while !rest.is_empty() {
+            let sent = self
+                .socket
+                .async_io(Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, rest)?))
+                .await;
+            match sent {
+                Ok(n) => rest = rest.get(n..).unwrap_or_default(),
+                Err(error) => match Errno::from_io_error(&error) {
+                    Some(Errno::INTR) => {}
+                    other => return Err(other.unwrap_or(Errno::IO)),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// The next message; waits for ever when the shell says nothing more.
+    ///
+    /// CANCEL SAFETY: what was read stays in `incoming`.
+    pub(super) async fn message(&mut self) -> Message {
+        loop {
+            if let Some(message) = self.parse() {
+                return message;
+            }
+            if self.read_available().is_none() {
+                // End of file: the shell is ending, its exit tells the rest.
+                return std::future::pending().await;
+            }
+            if let Some(message) = self.parse() {
+                return message;
+            }
+            if let Ok(mut ready) = self.socket.readable().await {
+                ready.retain_ready();
+            }
+        }
+    }
+
+    /// Reads what is there; `None` at the end of file.
+    fn read_available(&mut self) -> Option<()> {
+        let mut buffer = [0; 4096];
+        loop {
+            match rustix::io::read(self.socket.get_ref(), &mut buffer) {
+                Ok(0) => return None,
+                Ok(n) => self.incoming.extend_from_slice(buffer.get(..n).unwrap_or_default()),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let _ = self.socket.try_io(Interest::READABLE, |_| {
+                        Err::<(), _>(std::io::ErrorKind::WouldBlock.into())
+                    });
+                    return Some(());
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Takes one whole message off what was read. Whatever is not one is skipped: a command can
+    /// write to this socket only by going out of its way, and harms only its own session.
+    fn parse(&mut self) -> Option<Message> {
+        loop {
+            let fields: Vec<&[u8]> = self.incoming.splitn(4, |b| *b == 0).collect();
+            let first = *fields.first()?;
+            if fields.len() < 2 {
+                // Not even one field is whole; a flood without NUL is dropped.
+                if self.incoming.len() > 1 << 20 {
+                    self.incoming.clear();
+                }
+                return None;
+            }
+            let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<u64>().ok();
+            let (message, used) = match first.split_first() {
+                Some((b's', seq)) => {
+                    let message = number(seq).map(|seq| Message::Saved { seq });
+                    (message, first.len() + 1)
+                }
+                Some((b'd', seq)) => {
+                    let [_, status, cwd, _] = fields.as_slice() else { return None };
+                    let message = number(seq).zip(number(status)).map(|(seq, status)| {
+                        let cwd = String::from_utf8_lossy(cwd).into_owned();
+                        Message::Done { seq, status: status as i32, cwd }
+                    });
+                    (message, first.len() + status.len() + cwd.len() + 3)
+                }
+                _ => (None, first.len() + 1),
+            };
+            self.incoming.drain(..used.min(self.incoming.len()));
+            if let Some(message) = message {
+                if let Message::Saved { seq } = message {
+                    self.saved = Some(seq);
+                }
+                return Some(message);
+            }
+        }
+    }
+
+    /// Whether the shell has taken every line we sent. While a command runs, the line after it is
+    /// still unread; all read and no completion means that the completion is lost.
+    pub(super) fn has_read_everything(&self) -> bool {
+        packet::all_read_by_peer(self.socket.get_ref()).unwrap_or(false)
+    }
+
+    /// Number of the command whose state is saved.
+    pub(super) fn saved(&self) -> Option<u64> {
+        self.saved
+    }
+
+    /// After its end: takes in the messages it sent before.
+    pub(super) fn last_words(&mut self) -> Vec<Message> {
+        let _ = self.read_available();
+        std::iter::from_fn(|| self.parse()).collect()
+    }
+}

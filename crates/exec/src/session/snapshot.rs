@@ -1,0 +1,248 @@
+//! A session's state as data, and the script that puts it into a fresh shell.
+//!
+//! A dump has sections separated by NUL, which no shell value can contain:
+//!
+//! ```text
+//! variables │ functions │ traps │ aliases │ umask │ positional parameters │ dir… │ "end of state"
+//! ```
+//!
+//! What is not captured: open descriptors beyond 0–2, the job table, resource limits.
+
+use super::dialect::{Dialect, quote};
+
+const END: &str = "end of state";
+
+/// Variables that belong to the shell process itself.
+const OF_THE_SHELL: &[&str] = &[
+    "BASH", "BASHOPTS", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0",
+    "BASH_CMDS", "BASH_COMMAND", "BASH_EXECUTION_STRING", "BASH_LINENO", "BASH_SOURCE",
+    "BASH_SUBSHELL", "BASH_VERSINFO", "BASH_VERSION", "COMP_WORDBREAKS", "DIRSTACK",
+    "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "GROUPS", "HISTCMD", "LINENO",
+    "PIPESTATUS", "PPID", "PWD", "RANDOM", "SHELLOPTS", "SHLVL", "SRANDOM", "UID", "_",
+];
+
+/// `set -o` options that can be carried over.
+const OPTIONS: &[&str] = &[
+    "allexport", "braceexpand", "errtrace", "functrace", "hashall", "ignoreeof", "keyword",
+    "noclobber", "noglob", "notify", "nounset", "physical", "pipefail", "posix", "verbose",
+    "xtrace", "errexit",
+];
+
+/// `shopt` options that a fresh bash has on.
+const ON_BY_DEFAULT: &[&str] = &[
+    "checkwinsize", "cmdhist", "complete_fullquote", "extquote", "force_fignore",
+    "globasciiranges", "globskipdots", "hostcomplete", "interactive_comments",
+    "patsub_replacement", "progcomp", "promptvars", "sourcepath",
+];
+
+/// The state of a shell at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    sections: Vec<String>,
+    dirs: Vec<String>,
+    dialect_is_bash: bool,
+}
+
+impl Snapshot {
+    /// Reads a dump; `None` when it is not whole.
+    pub(super) fn parse(dump: &[u8], dialect: Dialect) -> Option<Self> {
+        // Values are bytes to bash and may not be UTF-8; such a value cannot pass through the
+        // restore script as text, so it is kept byte for byte by escaping (see `lossless`).
+        let text = lossless(dump);
+        let mut parts: Vec<&str> = text.strip_suffix('\0')?.split('\0').collect();
+        if parts.pop()? != END || parts.len() < 6 {
+            return None;
+        }
+        let dirs = parts.split_off(6).into_iter().map(str::to_owned).collect();
+        Some(Self {
+            sections: parts.into_iter().map(str::to_owned).collect(),
+            dirs,
+            dialect_is_bash: dialect == Dialect::Bash,
+        })
+    }
+
+    fn section(&self, n: usize) -> &str {
+        self.sections.get(n).map_or("", String::as_str)
+    }
+
+    /// The working directory.
+    pub(crate) fn cwd(&self) -> Option<&str> {
+        self.dirs.first().map(String::as_str)
+    }
+
+    /// Whether the shell exits on errors; such a shell must not be given a status by `return`.
+    pub(crate) fn exits_on_error(&self) -> bool {
+        self.listed("SHELLOPTS").contains(&"errexit")
+    }
+
+    fn listed(&self, variable: &str) -> Vec<&str> {
+        let prefix = format!(" {variable}=\"");
+        self.section(0)
+            .lines()
+            .find_map(|line| line.split_once(&prefix)?.1.strip_suffix('"'))
+            .map(|list| list.split(':').collect())
+            .unwrap_or_default()
+    }
+
+    /// The script that puts this state into a fresh shell, to be sourced there.
+    ///
+    /// Functions come before aliases and options, which could change how they are read; options
+    /// that make a shell stop come last.
+    pub(crate) fn restore_script(&self) -> Vec<u8> {
+        let mut script = String::new();
+        if !self.dialect_is_bash {
+            script.push_str(self.section(0));
+            script.push_str(self.section(3));
+            script.push_str(&format!("umask {}\n", self.section(4)));
+            script.push_str(&self.directories("cd"));
+            return restore_bytes(&script);
+        }
+        script.push_str("builtin shopt -s extglob\n");
+        script.push_str(self.section(1));
+        for line in self.section(0).lines() {
+            if declared_name(line).is_some_and(|name| !OF_THE_SHELL.contains(&name)) {
+                script.push_str(line);
+                script.push('\n');
+            }
+        }
+        script.push_str(&self.directories("builtin cd"));
+        script.push_str(self.section(4));
+        let positional: Vec<&str> = self.section(5).lines().filter(|l| !l.is_empty()).collect();
+        if !positional.is_empty() {
+            script.push_str(&format!("builtin set -- {}\n", positional.join(" ")));
+        }
+        script.push_str(self.section(3));
+        script.push_str(&self.options());
+        script.push_str(&self.traps());
+        for name in ["posix", "xtrace", "nounset", "errexit"] {
+            if self.listed("SHELLOPTS").contains(&name) {
+                script.push_str(&format!("builtin set -o {name}\n"));
+            }
+        }
+        restore_bytes(&script)
+    }
+
+    fn directories(&self, cd: &str) -> String {
+        let Some((cwd, stack)) = self.dirs.split_first() else { return String::new() };
+        let mut script = String::new();
+        for dir in stack.iter().rev() {
+            script.push_str(&format!("builtin pushd -n {} >/dev/null\n", quote(dir)));
+        }
+        // `cd` sets OLDPWD; what it was is put back behind it.
+        script.push_str(&format!("{cd} -- {}\n", quote(cwd)));
+        if let Some(line) =
+            self.section(0).lines().find(|line| declared_name(line) == Some("OLDPWD"))
+        {
+            script.push_str(line);
+            script.push('\n');
+        }
+        script
+    }
+
+    fn options(&self) -> String {
+        let (set, shopt) = (self.listed("SHELLOPTS"), self.listed("BASHOPTS"));
+        let mut script = String::new();
+        for name in OPTIONS {
+            let late = matches!(*name, "posix" | "xtrace" | "nounset" | "errexit");
+            if !late {
+                let sign = if set.contains(name) { '-' } else { '+' };
+                script.push_str(&format!("builtin set {sign}o {name}\n"));
+            }
+        }
+        let off = ON_BY_DEFAULT.iter().copied().filter(|name| !shopt.contains(name));
+        for name in off.chain((!shopt.contains(&"extglob")).then_some("extglob")) {
+            script.push_str(&format!("builtin shopt -u {name}\n"));
+        }
+        for name in shopt.iter().filter(|name| !ON_BY_DEFAULT.contains(name) && !name.is_empty()) {
+            script.push_str(&format!("builtin shopt -s {name}\n"));
+        }
+        script
+    }
+
+    /// The user's own traps. A listed trap can span lines; each begins with `trap -- `.
+    fn traps(&self) -> String {
+        let mut traps: Vec<String> = Vec::new();
+        for line in self.section(2).lines() {
+            match traps.last_mut() {
+                Some(last) if !line.starts_with("trap -- ") => {
+                    last.push('\n');
+                    last.push_str(line);
+                }
+                _ => traps.push(line.to_owned()),
+            }
+        }
+        traps.retain(|trap| !Dialect::is_own_trap(trap));
+        // A DEBUG trap would run before every line that follows it.
+        traps.sort_by_key(|trap| trap.ends_with(" DEBUG"));
+        traps.iter().map(|trap| format!("builtin {trap}\n")).collect()
+    }
+}
+
+/// The name a line of `declare -p` is about.
+fn declared_name(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("declare -")?;
+    let (_, rest) = rest.split_once(' ')?;
+    rest.split('=').next()
+}
+
+/// Text in which each byte that is not UTF-8 stands as a private-use character, so that
+/// [`restore_bytes`] can put it back.
+fn lossless(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().filter_map(|b| char::from_u32(0x0010_FF00 + u32::from(*b))));
+    }
+    text
+}
+
+fn restore_bytes(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    for c in text.chars() {
+        match u32::from(c).checked_sub(0x0010_FF00) {
+            Some(byte) if byte <= 0xFF => bytes.push(byte as u8),
+            _ => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn dump(variables: &str, traps: &str) -> Vec<u8> {
+        format!("{variables}\0f () \n{{ \n    :\n}}\n\0{traps}\0\0umask 0022\n\0'a' 'b'\n\0/tmp\0/usr\0{END}\0").into_bytes()
+    }
+
+    #[test]
+    fn a_part_of_a_dump_is_not_a_state() {
+        let whole = dump("declare -- x=\"1\"\n", "");
+        assert!(Snapshot::parse(&whole, Dialect::Bash).is_some());
+        for n in 0..whole.len() {
+            assert!(Snapshot::parse(&whole[..n], Dialect::Bash).is_none(), "{n}");
+        }
+    }
+
+    #[test]
+    fn keeps_what_is_the_users_and_drops_what_is_the_shells() {
+        let variables = "declare -r BASHOPTS=\"sourcepath:nullglob\"\ndeclare -ir PPID=\"1\"\ndeclare -x A=\"1\"\ndeclare -r SHELLOPTS=\"braceexpand:errexit\"\n";
+        let snapshot =
+            Snapshot::parse(&dump(variables, "trap -- 'echo\nhi' SIGUSR1\n"), Dialect::Bash).unwrap();
+        let script = String::from_utf8(snapshot.restore_script()).unwrap();
+        assert!(script.contains("declare -x A=\"1\"\n"));
+        assert!(!script.contains("PPID"));
+        assert!(script.contains("builtin trap -- 'echo\nhi' SIGUSR1\n"));
+        assert!(script.contains("shopt -s nullglob") && script.contains("shopt -u checkwinsize"));
+        assert!(script.ends_with("builtin set -o errexit\n"));
+        assert!(snapshot.exits_on_error());
+        assert_eq!(snapshot.cwd(), Some("/tmp"));
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_survive() {
+        let bytes = b"a\xff\xfeb\xc3\xa9".to_vec();
+        assert_eq!(restore_bytes(&lossless(&bytes)), bytes);
+    }
+}

@@ -1,0 +1,156 @@
+//! The agent's end of the line to init.
+//!
+//! Owns the socket and the table of who waits for which answer. One task reads; anyone may send.
+//! An id is entered in the table before its request is sent, because the exit of a short program
+//! can arrive right behind its start.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::io::Errno;
+use sandshell_isolate::protocol::{Event, Exit, ReceiveError, SpawnRequest};
+use sandshell_sys::reactor;
+use sandshell_sys::spawn::Stage;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{oneshot, watch};
+
+use crate::StartError;
+
+/// A program that init started.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) pid: i32,
+    pub(crate) pidfd: OwnedFd,
+    pub(crate) keeper: Option<OwnedFd>,
+    /// Its end; an error means that init is gone.
+    pub(crate) exit: oneshot::Receiver<Exit>,
+}
+
+/// A program that could not be started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Refused {
+    pub(crate) stage: Stage,
+    pub(crate) errno: Errno,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    started: Option<oneshot::Sender<Result<(i32, OwnedFd, Option<OwnedFd>), Refused>>>,
+    exited: Option<oneshot::Sender<Exit>>,
+}
+
+#[derive(Debug)]
+struct Line {
+    socket: AsyncFd<OwnedFd>,
+    waiting: Mutex<HashMap<u64, Waiting>>,
+    next_id: AtomicU64,
+    lost: watch::Sender<bool>,
+}
+
+/// A handle to init; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Spawner(Arc<Line>);
+
+impl Spawner {
+    /// Takes over the socket and starts the reading task.
+    pub(crate) fn new(socket: OwnedFd) -> Result<Self, StartError> {
+        let socket = reactor::watch(socket, Interest::READABLE | Interest::WRITABLE)
+            .map_err(|e| StartError { step: "init's socket", reason: e.to_string() })?;
+        let line = Arc::new(Line {
+            socket,
+            waiting: Mutex::new(HashMap::new()),
+            next_id: AtomicU64::new(1),
+            lost: watch::Sender::new(false),
+        });
+        let reading = line.clone();
+        tokio::spawn(async move {
+            reading.read_events().await;
+            tracing::error!("init is gone");
+            reading.lost.send_replace(true);
+            reading.lock().clear();
+        });
+        Ok(Self(line))
+    }
+
+    /// Resolves when init is gone, and with it everything it started.
+    pub(crate) fn lost(&self) -> watch::Receiver<bool> {
+        self.0.lost.subscribe()
+    }
+
+    /// Has a program started. `request.id` is filled in here.
+    pub(crate) async fn spawn(
+        &self,
+        mut request: SpawnRequest,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Started, Refused> {
+        let gone = Refused { stage: Stage::Clone, errno: Errno::PIPE };
+        let line = &self.0;
+        let id = line.next_id.fetch_add(1, Ordering::Relaxed);
+        request.id = id;
+        let (started, started_receiver) = oneshot::channel();
+        let (exited, exit) = oneshot::channel();
+        line.lock().insert(id, Waiting { started: Some(started), exited: Some(exited) });
+        let sent = line
+            .socket
+            .async_io(Interest::WRITABLE, |socket| {
+                request.send(socket, fds).map_err(std::io::Error::from)
+            })
+            .await;
+        if let Err(error) = sent {
+            line.lock().remove(&id);
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::PIPE);
+            return Err(Refused { stage: Stage::Clone, errno });
+        }
+        let (pid, pidfd, keeper) = started_receiver.await.map_err(|_| gone)??;
+        Ok(Started { pid, pidfd, keeper, exit })
+    }
+}
+
+impl Line {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn read_events(&self) {
+        loop {
+            let Ok(mut ready) = self.socket.readable().await else { return };
+            loop {
+                match Event::receive(self.socket.get_ref().as_fd()) {
+                    Ok(Some(event)) => self.deliver(event),
+                    Err(ReceiveError::Socket(Errno::INTR)) => {}
+                    Err(ReceiveError::Socket(Errno::AGAIN)) => {
+                        ready.clear_ready();
+                        break;
+                    }
+                    Ok(None) | Err(_) => return,
+                }
+            }
+        }
+    }
+
+    fn deliver(&self, event: Event) {
+        let mut waiting = self.lock();
+        match event {
+            Event::Ready => {}
+            Event::Spawned { id, pid, pidfd, keeper } => {
+                if let Some(started) = waiting.get_mut(&id).and_then(|w| w.started.take()) {
+                    // A caller that gave up drops the pidfd; the program's own owner ends it.
+                    let _ = started.send(Ok((pid, pidfd, keeper)));
+                }
+            }
+            Event::Failed { id, stage, errno } => {
+                if let Some(started) = waiting.remove(&id).and_then(|mut w| w.started.take()) {
+                    let _ = started.send(Err(Refused { stage, errno }));
+                }
+            }
+            Event::Exited { id, exit } => {
+                if let Some(exited) = waiting.remove(&id).and_then(|mut w| w.exited.take()) {
+                    let _ = exited.send(exit);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! A process tree: who belongs to it, and how all of it is signalled and ended.
+//!
+//! With cgroup v2 a tree is a group its program was born in. Without, it is what descends from a
+//! keeper (see `sandshell_isolate`). Both can tell by an event when they are empty.
+//!
+//! "Gone" means reaped by the kernel from the group, or the keeper's end: never a guess.
+
+use std::collections::HashSet;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sandshell_isolate::Surroundings;
+use sandshell_isolate::protocol::SpawnFlags;
+use sandshell_sys::cgroup::Group;
+use sandshell_sys::{procfs, reactor, signal};
+use sandshell_types::{KillReply, Survivor};
+use tokio::io::Interest;
+use tokio::time::timeout;
+
+const SIGCONT: i32 = 18;
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+
+/// How long a killed tree may take to disappear before what is left is called a survivor. Only
+/// uninterruptible sleep in the kernel takes longer than milliseconds.
+const KILL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Pause between two walks of a tree that is being killed without a group.
+const WALK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Makes places for trees.
+#[derive(Debug)]
+pub(crate) struct Nursery {
+    group: Option<Group>,
+    next: AtomicU64,
+}
+
+impl Nursery {
+    pub(crate) fn new(surroundings: Surroundings) -> Self {
+        Self { group: surroundings.cgroup.ok(), next: AtomicU64::new(0) }
+    }
+
+    /// A place for a program that is about to be started.
+    pub(crate) fn place(&self) -> Result<Place, rustix::io::Errno> {
+        let Some(parent) = &self.group else { return Ok(Place(None)) };
+        let n = self.next.fetch_add(1, Ordering::Relaxed);
+        Ok(Place(Some(parent.child(&format!("t{n}"))?)))
+    }
+
+    /// Removes the parent group; everything in it must be gone.
+    pub(crate) fn close(&self) {
+        if let Some(group) = &self.group {
+            sandshell_sys::cgroup::bury(group.path());
+        }
+    }
+}
+
+/// Where a tree will live. Dropped unused, it leaves nothing.
+#[derive(Debug)]
+pub(crate) struct Place(Option<Group>);
+
+impl Place {
+    /// How init must start the program.
+    pub(crate) fn flags(&self) -> SpawnFlags {
+        SpawnFlags { into_cgroup: self.0.is_some(), keeper: self.0.is_none() }
+    }
+
+    /// The group's directory, to be passed to init after the program's own descriptors.
+    pub(crate) fn dir(&self) -> Option<BorrowedFd<'_>> {
+        self.0.as_ref().map(Group::dir)
+    }
+
+    /// The tree, now that its program runs.
+    pub(crate) fn settle(mut self, keeper: Option<OwnedFd>) -> Tree {
+        match (self.0.take(), keeper) {
+            (Some(group), _) => Tree::Group(group),
+            (None, Some(pidfd)) => {
+                let pid = procfs::pid_of(&pidfd).unwrap_or(-1);
+                Tree::Keeper { pidfd, pid }
+            }
+            (None, None) => Tree::Gone,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(group) = &self.0 {
+            let _ = group.remove();
+        }
+    }
+}
+
+/// A tree that runs, or ran.
+#[derive(Debug)]
+pub(crate) enum Tree {
+    Group(Group),
+    Keeper { pidfd: OwnedFd, pid: i32 },
+    Gone,
+}
+
+impl Tree {
+    /// Pids of its members as the agent sees them.
+    pub(crate) fn members(&self) -> Vec<i32> {
+        match self {
+            Self::Group(group) => group.members(),
+            Self::Keeper { pidfd, pid } => {
+                // The keeper's pid is its own until it is reaped, which its pidfd would show.
+                if procfs::pid_of(pidfd).is_some() { procfs::descendants(*pid) } else { Vec::new() }
+            }
+            Self::Gone => Vec::new(),
+        }
+    }
+
+    /// How many members are alive.
+    pub(crate) fn alive(&self) -> Vec<i32> {
+        self.members()
+            .into_iter()
+            .filter(|pid| procfs::stat(*pid).is_some_and(|s| !matches!(s.state, 'Z' | 'X')))
+            .collect()
+    }
+
+    /// Sends a signal to each member; says how many got it.
+    pub(crate) fn signal(&self, number: i32) -> u32 {
+        // Pinned first, then checked to be members still: a pid that a stranger took over before
+        // it was pinned is no member any more, so a stranger is never hit.
+        let pinned: Vec<(i32, OwnedFd)> = self
+            .members()
+            .into_iter()
+            .filter_map(|pid| Some((pid, procfs::pin(pid).ok()?)))
+            .collect();
+        if pinned.is_empty() {
+            return 0;
+        }
+        let members: HashSet<i32> = self.members().into_iter().collect();
+        pinned
+            .iter()
+            .filter(|(pid, pinned)| members.contains(pid) && signal::send(pinned, number).is_ok())
+            .count() as u32
+    }
+
+    /// Resolves when no member is left.
+    pub(crate) async fn empty(&self) {
+        let waited = match self {
+            Self::Group(group) => empty_group(group).await,
+            Self::Keeper { pidfd, .. } => ended(pidfd).await,
+            Self::Gone => Ok(()),
+        };
+        if let Err(error) = waited {
+            tracing::warn!(%error, "cannot watch a process tree");
+        }
+    }
+
+    /// TERM, grace, KILL for the whole tree. Returns when it is gone, or says what is not.
+    pub(crate) async fn kill(&self, grace: Duration) -> KillReply {
+        let before = self.alive().len() as u32;
+        let reply = |method: &str| KillReply {
+            method: method.to_owned(),
+            killed: before,
+            survivors: Vec::new(),
+        };
+        if before == 0 {
+            return reply("already_ended");
+        }
+        if !grace.is_zero() {
+            self.signal(SIGTERM);
+            // A stopped process acts on TERM only once it runs again.
+            self.signal(SIGCONT);
+            if timeout(grace, self.empty()).await.is_ok() {
+                return reply("term");
+            }
+        }
+        let (method, gone) = match self {
+            Self::Group(group) => {
+                // Freezing first keeps a fork bomb from outrunning the kill. Either may fail on
+                // its own without harm: kill alone is enough for anything that does not fork.
+                let _ = group.freeze();
+                let killed = group.kill();
+                if let Err(errno) = killed {
+                    tracing::warn!(%errno, "cgroup.kill failed, signalling members instead");
+                    self.signal(SIGKILL);
+                }
+                ("cgroup_kill", timeout(KILL_DEADLINE, self.empty()).await.is_ok())
+            }
+            Self::Keeper { .. } => ("subreaper_walk", self.walk_and_kill().await),
+            Self::Gone => ("already_ended", true),
+        };
+        let mut reply = reply(method);
+        if !gone {
+            reply.survivors = self
+                .alive()
+                .into_iter()
+                .map(|pid| Survivor { pid, command: procfs::command_line(pid) })
+                .collect();
+        }
+        reply
+    }
+
+    /// Without a group: stop and kill what is found, until nothing is. The pause is needed because
+    /// no event tells of a fork.
+    async fn walk_and_kill(&self) -> bool {
+        let deadline = tokio::time::Instant::now() + KILL_DEADLINE;
+        loop {
+            self.signal(SIGKILL);
+            if timeout(WALK_PAUSE, self.empty()).await.is_ok() {
+                return true;
+            }
+            if tokio::time::Instant::now() > deadline {
+                return false;
+            }
+        }
+    }
+
+    /// CPU time of all members in milliseconds.
+    pub(crate) fn cpu_ms(&self) -> u64 {
+        match self {
+            Self::Group(group) => group.cpu_micros().unwrap_or(0) / 1000,
+            _ => {
+                let ticks: u64 = self
+                    .members()
+                    .into_iter()
+                    .filter_map(|pid| procfs::stat(pid).map(|s| s.cpu_ticks))
+                    .sum();
+                ticks * 1000 / procfs::ticks_per_second()
+            }
+        }
+    }
+}
+
+impl Drop for Tree {
+    /// Removes what stands for a tree. One that still lives keeps its group, which goes with the
+    /// nursery's own.
+    fn drop(&mut self) {
+        if let Self::Group(group) = self {
+            let _ = group.remove();
+        }
+    }
+}
+
+async fn empty_group(group: &Group) -> std::io::Result<()> {
+    if !group.is_populated() {
+        return Ok(());
+    }
+    let events = reactor::watch(group.events()?, Interest::PRIORITY)?;
+    loop {
+        // Reading arms the descriptor for the next change.
+        let mut text = [0; 128];
+        let n = rustix::io::pread(events.get_ref(), &mut text, 0)?;
+        let read = text.get(..n).unwrap_or_default();
+        if read.windows(11).any(|w| w == b"populated 0") {
+            return Ok(());
+        }
+        events.ready(Interest::PRIORITY).await?.clear_ready();
+    }
+}
+
+/// Resolves when the process of a pidfd has ended.
+pub(crate) async fn ended(pidfd: &OwnedFd) -> std::io::Result<()> {
+    let pidfd = reactor::watch(pidfd.try_clone()?, Interest::READABLE)?;
+    pidfd.readable().await?.retain_ready();
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! The `init` process: spawns what the agent asks for, reaps everything, reports exits. Nothing else.
+//!
+//! ```text
+//! start ─► (private mounts, own /proc) ─► READY ─► serve ──agent gone / SIGTERM──► end all ─► exit
+//! ```
+//!
+//! It is single-threaded and waits in one `poll` on two descriptors: the agent's socket and a
+//! signalfd. Sending never blocks for long: the agent drains its socket on its own task, and if it
+//! is gone, so are we.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{WaitOptions, WaitStatus};
+use sandshell_sys::spawn::{SpawnError, SpawnPlan, Spawned, Stage, spawn};
+use sandshell_sys::{procfs, signal};
+
+use crate::keeper;
+use crate::protocol::{Event, Exit, MAX_INLINE, ReceiveError, SpawnRequest};
+
+/// The descriptor of the agent's socket in init.
+pub const SOCKET_FD: i32 = 3;
+
+/// Signals that end init in an orderly way when it is not PID 1 of a namespace.
+const WATCHED: &[i32] = &[17 /* SIGCHLD */, 15 /* SIGTERM */];
+
+/// What init needs to know of its surroundings; handed over as arguments by the launcher.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InitOptions {
+    /// It is PID 1 of a PID namespace and has a mount namespace to put its own /proc in.
+    pub namespaced: bool,
+    /// Use `clone` instead of `clone3`.
+    pub avoid_clone3: bool,
+    /// Group to remove, with those in it, when the agent is gone.
+    pub cgroup: Option<PathBuf>,
+}
+
+/// Why init could not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum InitError {
+    /// A step of the set-up failed.
+    #[error("init: {step} failed: {errno}")]
+    Setup {
+        /// Which step.
+        step: &'static str,
+        /// Why.
+        errno: Errno,
+    },
+}
+
+/// Runs init until the agent is gone. `socket` is the agent's seqpacket socket.
+pub fn run(socket: &OwnedFd, options: &InitOptions) -> Result<(), InitError> {
+    let setup = |step| move |errno| InitError::Setup { step, errno };
+    signal::default_sigpipe();
+    let signals = signal::block_all_and_watch(WATCHED).map_err(setup("signalfd"))?;
+    if options.namespaced {
+        mount_own_proc().map_err(setup("mount of /proc"))?;
+    } else {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+            .map_err(setup("child subreaper"))?;
+    }
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+        .map_err(setup("non-dumpable"))?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    Event::Ready.send(socket).map_err(setup("ready message"))?;
+    Init { socket, options, programs: HashMap::new() }.serve(&signals);
+    end_everything(options);
+    Ok(())
+}
+
+/// A fresh /proc that shows this PID namespace, in a mount namespace nobody else sees.
+fn mount_own_proc() -> Result<(), Errno> {
+    use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
+    mount(
+        "proc",
+        "/proc",
+        "proc",
+        MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
+        None::<&std::ffi::CStr>,
+    )
+}
+
+struct Init<'a> {
+    socket: &'a OwnedFd,
+    options: &'a InitOptions,
+    /// Requests' numbers by pid, for programs that are ours to report.
+    programs: HashMap<i32, u64>,
+}
+
+impl Init<'_> {
+    fn serve(&mut self, signals: &OwnedFd) {
+        let mut buffer = vec![0; MAX_INLINE + 64];
+        loop {
+            let mut waiting = [
+                PollFd::new(self.socket, PollFlags::IN),
+                PollFd::new(signals, PollFlags::IN),
+            ];
+            match poll(&mut waiting, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+            let [socket_ready, signal_ready] = waiting.map(|w| !w.revents().is_empty());
+            if signal_ready {
+                if read_signals(signals).contains(&15) {
+                    return;
+                }
+                self.reap();
+            }
+            if socket_ready {
+                match SpawnRequest::receive(self.socket, &mut buffer) {
+                    Ok(Some((request, fds))) => self.start(&request, fds),
+                    Err(ReceiveError::Socket(Errno::AGAIN | Errno::INTR)) => {}
+                    // The agent is gone, or broke the protocol, which the same binary never does:
+                    // then ending is the only safe answer.
+                    Ok(None) | Err(_) => return,
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, request: &SpawnRequest, fds: Vec<OwnedFd>) {
+        let event = if request.flags.keeper {
+            match keeper::start(self.socket, request, fds, self.options.avoid_clone3) {
+                // The keeper reports for itself.
+                Ok(()) => return,
+                Err(errno) => Event::Failed { id: request.id, stage: Stage::Clone, errno },
+            }
+        } else {
+            match spawn_request(request, &fds, self.options.avoid_clone3) {
+                Ok(Spawned { pid, pidfd }) => {
+                    self.programs.insert(pid, request.id);
+                    Event::Spawned { id: request.id, pid, pidfd, keeper: None }
+                }
+                Err(SpawnError { stage, errno }) => {
+                    Event::Failed { id: request.id, stage, errno }
+                }
+            }
+        };
+        send(self.socket, &event);
+    }
+
+    fn reap(&mut self) {
+        while let Some((pid, exit)) = reap_one(WaitOptions::NOHANG) {
+            if let Some(id) = self.programs.remove(&pid) {
+                send(self.socket, &Event::Exited { id, exit });
+            }
+        }
+    }
+}
+
+/// Starts what a request describes.
+pub(crate) fn spawn_request(
+    request: &SpawnRequest,
+    fds: &[OwnedFd],
+    avoid_clone3: bool,
+) -> Result<Spawned, SpawnError> {
+    let placed: Vec<(BorrowedFd<'_>, i32)> =
+        fds.iter().zip(&request.fd_numbers).map(|(fd, number)| (fd.as_fd(), *number)).collect();
+    let cgroup = if request.flags.into_cgroup { fds.last().map(AsFd::as_fd) } else { None };
+    spawn(&SpawnPlan {
+        programs: &request.programs,
+        argv: &request.argv,
+        env: &request.env,
+        cwd: Some(&request.cwd),
+        fds: &placed,
+        identity: request.identity.as_ref(),
+        rlimits: &request.rlimits,
+        namespaces: 0,
+        cgroup,
+        avoid_clone3,
+    })
+}
+
+/// Collects one ended child; `None` when there is none (now, with `NOHANG`).
+pub(crate) fn reap_one(options: WaitOptions) -> Option<(i32, Exit)> {
+    loop {
+        match rustix::process::wait(options) {
+            Ok(Some((pid, status))) => return Some((pid.as_raw_pid(), exit_of(status))),
+            Err(Errno::INTR) => {}
+            Ok(None) | Err(_) => return None,
+        }
+    }
+}
+
+fn exit_of(status: WaitStatus) -> Exit {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, signal) => Exit::Signal(signal.unwrap_or(9)),
+    }
+}
+
+/// Sends an event, waiting while the agent's queue is full. An agent that is gone is noticed by the
+/// main loop.
+pub(crate) fn send(socket: &OwnedFd, event: &Event) {
+    loop {
+        match event.send(socket) {
+            Err(Errno::AGAIN) => {
+                let mut waiting = [PollFd::new(socket, PollFlags::OUT)];
+                let _ = poll(&mut waiting, None);
+            }
+            Err(Errno::INTR) => {}
+            Ok(()) | Err(_) => return,
+        }
+    }
+}
+
+fn read_signals(signals: &OwnedFd) -> Vec<u32> {
+    const RECORD: usize = 128;
+    let mut buffer = [0_u8; RECORD * 16];
+    let mut seen = Vec::new();
+    while let Ok(n) = rustix::io::read(signals, &mut buffer) {
+        let read = buffer.get(..n).unwrap_or_default();
+        seen.extend(
+            read.chunks_exact(RECORD)
+                .filter_map(|record| record.first_chunk().copied().map(u32::from_ne_bytes)),
+        );
+        if n < buffer.len() {
+            break;
+        }
+    }
+    seen
+}
+
+/// Ends all that was started, then removes the groups it lived in.
+fn end_everything(options: &InitOptions) {
+    let me = rustix::process::getpid().as_raw_pid();
+    loop {
+        if options.namespaced {
+            signal::kill_all_below_namespace_init();
+        }
+        for pid in procfs::descendants(me) {
+            if let Ok(pinned) = procfs::pin(pid) {
+                let _ = signal::send(&pinned, 9);
+            }
+        }
+        // Blocks until a child ends; orphans become our children, so none is missed.
+        if reap_one(WaitOptions::empty()).is_none() {
+            break;
+        }
+    }
+    if let Some(group) = &options.cgroup {
+        sandshell_sys::cgroup::bury(group);
+    }
+}

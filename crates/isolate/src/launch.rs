@@ -1,0 +1,217 @@
+//! Launching init: which of its surroundings can be had here, tried in order, and said honestly.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+use sandshell_sys::cgroup::{self, Group};
+use sandshell_sys::packet;
+use sandshell_sys::spawn::{SpawnError, SpawnPlan, Spawned, Stage, spawn};
+
+use crate::init::{InitOptions, SOCKET_FD};
+use crate::protocol::Event;
+
+const CLONE_NEWNS: u64 = 0x0002_0000;
+const CLONE_NEWPID: u64 = 0x2000_0000;
+
+/// Init answers within a few milliseconds; a machine under heavy load gets this long.
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What to leave out even where it could be had, to look at the fallbacks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LaunchOptions {
+    /// No PID namespace.
+    pub without_pid_namespace: bool,
+    /// No cgroup.
+    pub without_cgroup: bool,
+    /// No `clone3`, as in a default container. Implies no cgroup.
+    pub without_clone3: bool,
+}
+
+/// What could be had, and why not where it could not.
+#[derive(Debug)]
+pub struct Surroundings {
+    /// Whether init is PID 1 of a namespace of its own.
+    pub pid_namespace: Result<(), String>,
+    /// The group in which trees get groups of their own.
+    pub cgroup: Result<Group, String>,
+}
+
+/// A running init.
+#[derive(Debug)]
+pub struct InitHandle {
+    /// The socket to it; non-blocking.
+    pub socket: OwnedFd,
+    /// Init itself.
+    pub pidfd: OwnedFd,
+    /// What could be had.
+    pub surroundings: Surroundings,
+}
+
+/// Why there is no init.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// A system call failed.
+    #[error("cannot start init: {0}")]
+    Spawn(#[from] SpawnError),
+    /// The socket to it could not be made.
+    #[error("cannot make init's socket: {0}")]
+    Socket(Errno),
+    /// It ended or hung before it was ready.
+    #[error("init did not become ready")]
+    NotReady,
+}
+
+/// Starts init. To be called before the agent has threads, with the best surroundings that work.
+pub fn launch(options: LaunchOptions) -> Result<InitHandle, LaunchError> {
+    let avoid_clone3 = options.without_clone3 || !clone3_works();
+    let cgroup = if options.without_cgroup {
+        Err("switched off".to_owned())
+    } else if avoid_clone3 {
+        Err("clone3 is not available, so nothing can be born in a group".to_owned())
+    } else {
+        make_group()
+    };
+    let cgroup_path = cgroup.as_ref().ok().map(|group| group.path().to_owned());
+    let mut pid_namespace = Err("switched off".to_owned());
+    if !options.without_pid_namespace {
+        let init = InitOptions { namespaced: true, avoid_clone3, cgroup: cgroup_path.clone() };
+        match start(&init) {
+            Ok((socket, pidfd)) => {
+                let surroundings = Surroundings { pid_namespace: Ok(()), cgroup };
+                return Ok(InitHandle { socket, pidfd, surroundings });
+            }
+            Err(error) => pid_namespace = Err(error.to_string()),
+        }
+    }
+    let init = InitOptions { namespaced: false, avoid_clone3, cgroup: cgroup_path };
+    let (socket, pidfd) = start(&init)?;
+    if let Err(reason) = &mut pid_namespace {
+        reason.push_str("; orphans are collected by a subreaper instead");
+    }
+    Ok(InitHandle { socket, pidfd, surroundings: Surroundings { pid_namespace, cgroup } })
+}
+
+fn start(options: &InitOptions) -> Result<(OwnedFd, OwnedFd), LaunchError> {
+    let (ours, theirs) = packet::pair().map_err(LaunchError::Socket)?;
+    let null = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .map_err(|e| LaunchError::Socket(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
+    let mut argv = vec![c"sandshell".to_owned(), c"init".to_owned()];
+    if options.namespaced {
+        argv.push(c"--namespaced".to_owned());
+    }
+    if options.avoid_clone3 {
+        argv.push(c"--avoid-clone3".to_owned());
+    }
+    if let Some(group) = &options.cgroup {
+        argv.push(c"--cgroup".to_owned());
+        argv.extend(CString::new(group.as_os_str().as_bytes()));
+    }
+    let stderr = std::io::stderr();
+    let spawned = spawn(&SpawnPlan {
+        programs: &[c"/proc/self/exe".to_owned()],
+        argv: &argv,
+        env: &[],
+        cwd: Some(c"/"),
+        fds: &[
+            (null.as_fd(), 0),
+            (null.as_fd(), 1),
+            (stderr.as_fd(), 2),
+            (theirs.as_fd(), SOCKET_FD),
+        ],
+        identity: None,
+        rlimits: &[],
+        namespaces: if options.namespaced { CLONE_NEWPID | CLONE_NEWNS } else { 0 },
+        cgroup: None,
+        avoid_clone3: options.avoid_clone3,
+    })?;
+    drop(theirs);
+    let timeout = Timespec { tv_sec: READY_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
+    let mut waiting = [PollFd::new(&ours, PollFlags::IN)];
+    match poll(&mut waiting, Some(&timeout)) {
+        Ok(1..) if matches!(Event::receive(&ours), Ok(Some(Event::Ready))) => {
+            Ok((ours, spawned.pidfd))
+        }
+        _ => {
+            end(&spawned);
+            Err(LaunchError::NotReady)
+        }
+    }
+}
+
+fn end(spawned: &Spawned) {
+    let _ = sandshell_sys::signal::send(&spawned.pidfd, 9);
+    let _ = waitid(WaitId::PidFd(spawned.pidfd.as_fd()), WaitIdOptions::EXITED);
+}
+
+/// The words init was started with, as options. `None` for words we never say.
+pub fn parse_init_arguments(
+    mut arguments: impl Iterator<Item = std::ffi::OsString>,
+) -> Option<InitOptions> {
+    let mut options = InitOptions::default();
+    while let Some(word) = arguments.next() {
+        match word.to_str()? {
+            "--namespaced" => options.namespaced = true,
+            "--avoid-clone3" => options.avoid_clone3 = true,
+            "--cgroup" => options.cgroup = Some(PathBuf::from(arguments.next()?)),
+            _ => return None,
+        }
+    }
+    Some(options)
+}
+
+/// Runs the program `true`-like: our own binary with a word that makes it end at once.
+fn probe(group: Option<&Group>) -> Result<(), SpawnError> {
+    let spawned = spawn(&SpawnPlan {
+        programs: &[c"/proc/self/exe".to_owned()],
+        argv: &[c"sandshell".to_owned(), c"init".to_owned(), c"--probe".to_owned()],
+        env: &[],
+        cwd: None,
+        fds: &[],
+        identity: None,
+        rlimits: &[],
+        namespaces: 0,
+        cgroup: group.map(Group::dir),
+        avoid_clone3: false,
+    })?;
+    let _ = waitid(WaitId::PidFd(spawned.pidfd.as_fd()), WaitIdOptions::EXITED);
+    Ok(())
+}
+
+fn clone3_works() -> bool {
+    !matches!(probe(None), Err(SpawnError { stage: Stage::Clone, .. }))
+}
+
+/// A group below our own, in which a birth has been tried.
+fn make_group() -> Result<Group, String> {
+    let parent = cgroup::own_group().ok_or("cgroup v2 is not mounted")?;
+    let name = format!("sandshell-{}", rustix::process::getpid().as_raw_pid());
+    let path = parent.join(name);
+    // A former agent with our pid may have died without its init being able to clean up.
+    cgroup::bury(&path);
+    let group = Group::create(path)
+        .map_err(|errno| format!("no group can be made in {}: {errno}", parent.display()))?;
+    let tried = group
+        .child("probe")
+        .map_err(|errno| errno.to_string())
+        .and_then(|inner| {
+            let born = probe(Some(&inner)).map_err(|error| error.to_string());
+            let _ = inner.remove();
+            born
+        });
+    match tried {
+        Ok(()) => Ok(group),
+        Err(reason) => {
+            let _ = group.remove();
+            Err(format!("a process cannot be born in a group: {reason}"))
+        }
+    }
+}

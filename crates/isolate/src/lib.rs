@@ -1,0 +1,35 @@
+//! `init`, the one process that starts everything in a sandbox, and its launch.
+//!
+//! # Theory of operation
+//!
+//! The agent is a large, multi-threaded program, so it never forks. Once, before its runtime starts,
+//! it launches a re-exec of its own binary as `init`: small, single-threaded, no runtime. From then
+//! on whatever runs in the sandbox is started by init:
+//!
+//! ```text
+//! agent ──SPAWN{id, argv, env, …} + fds──► init ──clone3──► program
+//!       ◄─SPAWNED{id, pid} + pidfd─────────
+//!       ◄─EXITED{id, status}───────────────     (after every reap)
+//! ```
+//!
+//! Where it may, init is PID 1 of a PID namespace with a /proc of its own: if it ends, the kernel
+//! ends everything. Elsewhere it is a child subreaper and ends its descendants itself. Either way,
+//! the agent's death (end of file on the socket) is the end of all it started.
+//!
+//! # Trees
+//!
+//! To kill means to know who belongs to whom. With a writable cgroup v2 each spawn is born in a
+//! group of its own. Without one, init gives each spawn a *keeper*: a child of init that is a
+//! subreaper with that one program below it, so that orphans stay inside the tree and the keeper's
+//! own end says that the tree is empty.
+//!
+//! Invariants: init opens no path a user named, except as the child of a clone; it never blocks on
+//! the agent; it holds no secret.
+
+pub mod init;
+mod keeper;
+pub mod launch;
+pub mod protocol;
+
+pub use launch::{InitHandle, LaunchError, LaunchOptions, Surroundings};
+pub use protocol::{Event, SpawnFlags, SpawnRequest};

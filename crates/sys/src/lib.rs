@@ -1,0 +1,16 @@
+//! Linux primitives, each as small as it can be, behind safe functions.
+//!
+//! This is the only crate of the workspace where `unsafe` may appear; every block says why it is
+//! sound and why it is needed. Everything else in here is a thin, named use of `rustix`.
+//!
+//! It owns no policy: who is spawned, killed or moved where is decided by its callers.
+
+pub mod cgroup;
+pub mod packet;
+pub mod procfs;
+pub mod reactor;
+pub mod signal;
+pub mod spawn;
+pub mod wire;
+
+pub use rustix::io::Errno;

@@ -1,0 +1,105 @@
+//! Questions to /proc. For finding and showing processes, never for trust decisions: whoever is
+//! signalled is first pinned by a pidfd.
+
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// The pid of a pidfd's process as this process sees it; `None` once it is reaped.
+pub fn pid_of(pidfd: &impl AsRawFd) -> Option<i32> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    let pid: i32 = info.lines().find_map(|l| l.strip_prefix("Pid:"))?.trim().parse().ok()?;
+    (pid > 0).then_some(pid)
+}
+
+/// Pins a pid so that it cannot be taken for another process later.
+pub fn pin(pid: i32) -> Result<OwnedFd, Errno> {
+    pidfd_open(Pid::from_raw(pid).ok_or(Errno::SRCH)?, PidfdFlags::empty())
+}
+
+/// Children of a process (of all its threads). Empty when it is gone.
+pub fn children(pid: i32) -> Vec<i32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    threads
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
+        .flat_map(|list| list.split_whitespace().filter_map(|p| p.parse().ok()).collect::<Vec<i32>>())
+        .collect()
+}
+
+/// Everything below a process, parents before children, without the process itself.
+pub fn descendants(pid: i32) -> Vec<i32> {
+    let mut found = children(pid);
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        next += 1;
+        found.extend(children(parent));
+    }
+    found
+}
+
+/// What /proc/PID/stat says, as far as we use it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    /// State letter.
+    pub state: char,
+    /// Process group.
+    pub group: i32,
+    /// CPU time in clock ticks.
+    pub cpu_ticks: u64,
+    /// Resident pages.
+    pub resident_pages: u64,
+}
+
+/// Reads /proc/PID/stat.
+pub fn stat(pid: i32) -> Option<Stat> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    // The name is in parentheses and may contain anything, parentheses included.
+    let (_, rest) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let number = |i: usize| fields.get(i).and_then(|f| f.parse::<u64>().ok());
+    Some(Stat {
+        state: fields.first()?.chars().next()?,
+        group: fields.get(2)?.parse().ok()?,
+        cpu_ticks: number(11)? + number(12)?,
+        resident_pages: number(21)?,
+    })
+}
+
+/// Whether a process ignores both SIGINT and SIGQUIT, as a shell without job control arranges for
+/// what it starts with `&`.
+pub fn ignores_interrupt(pid: i32) -> bool {
+    const INT_AND_QUIT: u64 = (1 << (libc::SIGINT - 1)) | (1 << (libc::SIGQUIT - 1));
+    fs::read_to_string(format!("/proc/{pid}/status"))
+        .ok()
+        .and_then(|status| {
+            let hex = status.lines().find_map(|l| l.strip_prefix("SigIgn:"))?.trim().to_owned();
+            u64::from_str_radix(&hex, 16).ok()
+        })
+        .is_some_and(|ignored| ignored & INT_AND_QUIT == INT_AND_QUIT)
+}
+
+/// The command line with spaces between arguments; the name in brackets when there is none.
+pub fn command_line(pid: i32) -> String {
+    let raw = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&raw);
+    let line = text.trim_end_matches('\0').replace('\0', " ");
+    if !line.is_empty() {
+        return line;
+    }
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!("[{}]", name.trim_end())
+}
+
+/// Clock ticks a second, for `Stat::cpu_ticks`.
+pub fn ticks_per_second() -> u64 {
+    rustix::param::clock_ticks_per_second()
+}
+
+/// Bytes in a page, for `Stat::resident_pages`.
+pub fn page_size() -> u64 {
+    rustix::param::page_size() as u64
+}

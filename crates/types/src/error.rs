@@ -1,0 +1,157 @@
+//! Error codes and the problem document (RFC 9457) that carries them.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! error_codes {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $status:literal, $title:literal;)*) => {
+        /// A stable, machine-readable reason for a failed request.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+        #[non_exhaustive]
+        pub enum ErrorCode {
+            $($(#[$doc])* #[serde(rename = $text)] $name,)*
+        }
+
+        impl ErrorCode {
+            /// Every code, for documentation and tests.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// The code as it stands on the wire.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text),* }
+            }
+
+            /// The HTTP status that goes with the code.
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$name => $status),* }
+            }
+
+            /// A short title, the same for every occurrence.
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$name => $title),* }
+            }
+        }
+    };
+}
+
+error_codes! {
+    /// The request does not have the right form; `pointer` names the place.
+    InvalidRequest = "invalid_request", 400, "The request is not valid";
+    /// The working directory does not exist or cannot be entered.
+    InvalidCwd = "invalid_cwd", 400, "The working directory cannot be used";
+    /// No such user in the sandbox.
+    UserNotFound = "user_not_found", 400, "The user does not exist";
+    /// The bearer token is missing or wrong.
+    Unauthorized = "unauthorized", 401, "A valid token is needed";
+    /// The request is understood and refused.
+    Forbidden = "forbidden", 403, "This is not allowed";
+    /// No such route.
+    NotFound = "not_found", 404, "There is nothing here";
+    /// No such process, or its record is no longer kept.
+    ProcessNotFound = "process_not_found", 404, "The process does not exist";
+    /// No such session.
+    SessionNotFound = "session_not_found", 404, "The session does not exist";
+    /// No such command in the session's history.
+    CommandNotFound = "command_not_found", 404, "The command does not exist";
+    /// The route exists, the method does not.
+    MethodNotAllowed = "method_not_allowed", 405, "The method is not allowed here";
+    /// The id is taken by something with another spec.
+    IdConflict = "id_conflict", 409, "The id is in use with another spec";
+    /// The idempotency key was used with another body.
+    IdempotencyConflict = "idempotency_conflict", 409, "The idempotency key was used for another request";
+    /// The process has ended, so it cannot be signalled or written to.
+    ProcessEnded = "process_ended", 409, "The process has ended";
+    /// The standard input is not open.
+    StdinClosed = "stdin_closed", 409, "The standard input is closed";
+    /// The offset of a stdin write is not the number of bytes accepted so far.
+    StdinOffset = "stdin_offset", 409, "The stdin offset does not match";
+    /// The session has ended.
+    SessionEnded = "session_ended", 410, "The session has ended";
+    /// The bytes at this offset are no longer kept; `first_offset` names the first that are.
+    OffsetGone = "offset_gone", 410, "The bytes at this offset are no longer kept";
+    /// The body is larger than the limit.
+    BodyTooLarge = "body_too_large", 413, "The body is too large";
+    /// The body is not of a type this route takes.
+    UnsupportedMediaType = "unsupported_media_type", 415, "The content type is not supported";
+    /// The program of an argv does not exist.
+    ProgramNotFound = "program_not_found", 422, "The program does not exist";
+    /// The program of an argv cannot be executed.
+    ProgramNotExecutable = "program_not_executable", 422, "The program cannot be executed";
+    /// The session's queue, or another stated limit, is full.
+    LimitReached = "limit_reached", 429, "A limit is reached";
+    /// Something of ours failed.
+    Internal = "internal", 500, "Something failed on our side";
+    /// The agent is shutting down or a resource of the machine is used up.
+    Unavailable = "unavailable", 503, "The service is not available now";
+}
+
+/// An RFC 9457 problem document: what went wrong, why, and what to do next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Problem {
+    /// A URI reference that names the kind of problem.
+    #[serde(rename = "type")]
+    #[schema(example = "/problems/process_not_found")]
+    pub kind: String,
+    /// A short title, the same for every problem of this kind.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// The stable code to branch on.
+    pub code: ErrorCode,
+    /// What happened this time.
+    pub detail: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// JSON pointer to the offending field of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pointer: Option<String>,
+    /// With `offset_gone`: the first offset that is still kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_offset: Option<u64>,
+    /// With `stdin_offset`: the offset the next write must have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_offset: Option<u64>,
+    /// The id of the request, also in the `x-request-id` header.
+    #[serde(default)]
+    pub request_id: String,
+}
+
+impl Problem {
+    /// A problem of the given kind with its particulars.
+    pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        Self {
+            kind: format!("/problems/{}", code.as_str()),
+            title: code.title().to_owned(),
+            status: code.status(),
+            code,
+            detail: detail.into(),
+            hint: None,
+            pointer: None,
+            first_offset: None,
+            expected_offset: None,
+            request_id: String::new(),
+        }
+    }
+
+    /// Adds what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds the JSON pointer of the offending field.
+    #[must_use]
+    pub fn pointer(mut self, pointer: impl Into<String>) -> Self {
+        self.pointer = Some(pointer.into());
+        self
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.detail, self.code.as_str())
+    }
+}
+
+impl std::error::Error for Problem {}

@@ -1,0 +1,36 @@
+//! The words of the Sandshell API: ids, requests, replies, events and error codes.
+//!
+//! Everything here is plain data with serde and `OpenAPI` schemas. It knows no runtime, no HTTP
+//! framework and no operating system, so that clients on any platform can share it with the server.
+//!
+//! Conventions: fields are `snake_case`; durations end in `_ms`; times are RFC 3339 and end in `_at`;
+//! requests refuse unknown fields, replies may grow.
+
+mod error;
+mod exec;
+mod ids;
+mod output;
+mod process;
+mod service;
+mod session;
+
+pub use error::{ErrorCode, Problem};
+pub use exec::{Env, ExecRequest, ExecResult, Limits, OnDisconnect, Truncate, Truncated};
+pub use ids::{CommandId, IdError, ProcessId, SessionId};
+pub use output::{
+    Encoded, Encoding, ExitEvent, OutputEvent, StdinReply, StreamName, TextEncoding, TruncatedEvent,
+};
+pub use process::{
+    HttpCheck, KillReply, KillRequest, List, LogCondition, PortCondition, ProcessKind, ProcessRecord,
+    ProcessRequest, ProcessState, RestartMode, RestartPolicy, SignalReply, SignalRequest,
+    SignalScope, Survivor, WaitOutcome, WaitReply, WaitRequest,
+};
+pub use service::{Health, VersionInfo, API_VERSION};
+pub use session::{
+    CommandEvent, CommandRecord, CommandState, ForegroundInfo, ForkRequest, InterruptReply,
+    ProcessInfo, SessionExecRequest, SessionExecResult, SessionExitEvent, SessionPatch,
+    SessionRecord, SessionRequest, SessionState, SessionStats,
+};
+
+/// The time type of the API; serialised as RFC 3339.
+pub use jiff::Timestamp;
