@@ -59,7 +59,10 @@ fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
 }
 
 pub(crate) fn router(agent: Arc<Agent>) -> Router {
-    document::assemble(table()).split_for_parts().0.with_state(agent)
+    document::assemble(table())
+        .split_for_parts()
+        .0
+        .with_state(agent)
 }
 
 /// The ticket of a request with an idempotency key.
@@ -97,20 +100,28 @@ pub(crate) async fn repeat(agent: &Agent, answer: Answer, headers: &HeaderMap) -
             let mut response = Response::new(Body::from(whole.body));
             *response.status_mut() = whole.status;
             if let Some(content_type) = whole.content_type {
-                response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+                response
+                    .headers_mut()
+                    .insert(header::CONTENT_TYPE, content_type);
             }
             response
         }
         Answer::Exec(process, encoding) => exec::result(&process, encoding).await.into_response(),
         Answer::Command(command, encoding) => {
-            sessions::result(agent, command, encoding, headers, None).await.into_response()
+            sessions::result(agent, command, encoding, headers, None)
+                .await
+                .into_response()
         }
     }
 }
 
 /// 201 for what was made now, 200 for what was there.
 fn created<T: Serialize>(now: bool, body: T) -> Response {
-    let status = if now { StatusCode::CREATED } else { StatusCode::OK };
+    let status = if now {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
     (status, axum::Json(body)).into_response()
 }
 

@@ -26,7 +26,9 @@ impl Auth {
 
     /// Refuses a request without the right token.
     pub(crate) fn check(&self, path: &str, headers: &HeaderMap) -> Result<(), ApiError> {
-        let Some(token) = &self.token else { return Ok(()) };
+        let Some(token) = &self.token else {
+            return Ok(());
+        };
         if OPEN.contains(&path) {
             return Ok(());
         }
@@ -34,9 +36,14 @@ impl Auth {
         let Some(value) = headers.get(header::AUTHORIZATION) else {
             return Err(ApiError::new(ErrorCode::Unauthorized, "there is no token").hint(hint));
         };
-        let given = value.as_bytes().split_at_checked(7).and_then(|(scheme, given)| {
-            scheme.eq_ignore_ascii_case(b"bearer ").then(|| given.trim_ascii())
-        });
+        let given = value
+            .as_bytes()
+            .split_at_checked(7)
+            .and_then(|(scheme, given)| {
+                scheme
+                    .eq_ignore_ascii_case(b"bearer ")
+                    .then(|| given.trim_ascii())
+            });
         // The length of a token is no secret.
         if given.is_some_and(|given| bool::from(given.ct_eq(token.reveal().as_bytes()))) {
             return Ok(());
@@ -63,7 +70,13 @@ mod tests {
     fn takes_the_token_and_nothing_else() {
         assert!(check(Some("Bearer sk_secret"), "/v1/exec"));
         assert!(check(Some("bearer sk_secret"), "/v1/exec"));
-        for wrong in ["Bearer sk_secre", "Bearer sk_secret1", "Basic sk_secret", "sk_secret", "Bearer "] {
+        for wrong in [
+            "Bearer sk_secre",
+            "Bearer sk_secret1",
+            "Basic sk_secret",
+            "sk_secret",
+            "Bearer ",
+        ] {
             assert!(!check(Some(wrong), "/v1/exec"), "{wrong}");
         }
         assert!(!check(None, "/v1/exec"));

@@ -25,11 +25,11 @@ use hyper::body::Incoming;
 use sandshell_types::{ErrorCode, Problem};
 use tower::Service as _;
 
+use crate::Agent;
 use crate::api::{self, Answer, KeyTicket, WholeAnswer};
 use crate::auth::Auth;
 use crate::idempotency::{self, Claim, Keys};
 use crate::problem::ApiError;
-use crate::Agent;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -84,7 +84,10 @@ impl Edge {
         let uri = request.uri().clone();
         let mut response = match self.0.auth.check(uri.path(), request.headers()) {
             Err(refused) => refused.into_response(),
-            Ok(()) => match AssertUnwindSafe(self.dispatch(request)).catch_unwind().await {
+            Ok(()) => match AssertUnwindSafe(self.dispatch(request))
+                .catch_unwind()
+                .await
+            {
                 Ok(response) => response,
                 Err(panic) => {
                     ApiError::internal("a handler panicked", &text_of(&*panic)).into_response()
@@ -123,7 +126,10 @@ impl Edge {
         match self.0.keys.claim(key, &target).await {
             Claim::Full => ApiError::new(
                 ErrorCode::LimitReached,
-                format!("{} requests with idempotency keys are in flight", idempotency::CAPACITY),
+                format!(
+                    "{} requests with idempotency keys are in flight",
+                    idempotency::CAPACITY
+                ),
             )
             .into_response(),
             Claim::Again(kept) => {
@@ -140,9 +146,10 @@ impl Edge {
                     .hint("Use a fresh key for every new request, the same one only to retry.")
                     .into_response();
                 }
-                let mut response =
-                    api::repeat(&self.0.agent, kept.answer.clone(), &headers).await;
-                response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+                let mut response = api::repeat(&self.0.agent, kept.answer.clone(), &headers).await;
+                response
+                    .headers_mut()
+                    .insert(REPLAYED, HeaderValue::from_static("true"));
                 response
             }
             Claim::First(ticket) => {
@@ -237,8 +244,12 @@ fn render_problem(
         response = ApiError::from_status(response.status(), method.as_str(), path).into_response();
         response.headers_mut().extend(headers);
     }
-    let Some(mut problem) = response.extensions_mut().remove::<Problem>() else { return response };
-    id.to_str().unwrap_or_default().clone_into(&mut problem.request_id);
+    let Some(mut problem) = response.extensions_mut().remove::<Problem>() else {
+        return response;
+    };
+    id.to_str()
+        .unwrap_or_default()
+        .clone_into(&mut problem.request_id);
     let headers = response.headers_mut();
     headers.remove(header::CONTENT_LENGTH);
     headers.insert(

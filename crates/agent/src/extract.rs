@@ -58,8 +58,8 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        let axum::extract::Query(query) = axum::extract::Query::try_from_uri(&parts.uri)
-            .map_err(|rejection| {
+        let axum::extract::Query(query) =
+            axum::extract::Query::try_from_uri(&parts.uri).map_err(|rejection| {
                 let why = std::error::Error::source(&rejection)
                     .map_or_else(|| rejection.to_string(), ToString::to_string);
                 query_problem(&why)
@@ -84,12 +84,16 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 }
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+    let Some(value) = headers.get(header::CONTENT_TYPE) else {
+        return Ok(());
+    };
     let full = value.to_str().unwrap_or_default();
     let essence = full.split(';').next().unwrap_or_default().trim();
     let json = essence.eq_ignore_ascii_case("application/json")
         || (essence.len() > 5
-            && essence.get(essence.len() - 5..).is_some_and(|s| s.eq_ignore_ascii_case("+json")));
+            && essence
+                .get(essence.len() - 5..)
+                .is_some_and(|s| s.eq_ignore_ascii_case("+json")));
     if json {
         return Ok(());
     }
@@ -105,12 +109,15 @@ async fn read(mut body: Body) -> Result<Bytes, ApiError> {
     if body.size_hint().lower() > JSON_BODY_LIMIT as u64 {
         return Err(too_large());
     }
-    let Some(first) = next_data(&mut body).await? else { return Ok(Bytes::new()) };
-    let Some(second) = next_data(&mut body).await? else { return within_limit(first) };
+    let Some(first) = next_data(&mut body).await? else {
+        return Ok(Bytes::new());
+    };
+    let Some(second) = next_data(&mut body).await? else {
+        return within_limit(first);
+    };
     let expected = usize::try_from(body.size_hint().lower()).unwrap_or(0);
-    let mut whole = BytesMut::with_capacity(
-        (first.len() + second.len() + expected).min(JSON_BODY_LIMIT),
-    );
+    let mut whole =
+        BytesMut::with_capacity((first.len() + second.len() + expected).min(JSON_BODY_LIMIT));
     let mut next = Some(first);
     let mut after = Some(second);
     while let Some(piece) = next {
@@ -127,14 +134,21 @@ async fn read(mut body: Body) -> Result<Bytes, ApiError> {
 }
 
 fn within_limit(body: Bytes) -> Result<Bytes, ApiError> {
-    if body.len() > JSON_BODY_LIMIT { Err(too_large()) } else { Ok(body) }
+    if body.len() > JSON_BODY_LIMIT {
+        Err(too_large())
+    } else {
+        Ok(body)
+    }
 }
 
 /// The next piece of a body; trailers and empty pieces are passed over.
 pub(crate) async fn next_data(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
-            ApiError::new(ErrorCode::InvalidRequest, format!("the body broke off: {error}"))
+            ApiError::new(
+                ErrorCode::InvalidRequest,
+                format!("the body broke off: {error}"),
+            )
         })?;
         if let Ok(data) = frame.into_data()
             && !data.is_empty()
@@ -181,7 +195,9 @@ fn explain<T: DeserializeOwned>(body: &[u8], error: serde_json::Error) -> ApiErr
         ErrorCode::InvalidRequest,
         match error.classify() {
             serde_json::error::Category::Data => error.to_string(),
-            _ if body.is_empty() => "the body is empty, and this route needs a JSON object".to_owned(),
+            _ if body.is_empty() => {
+                "the body is empty, and this route needs a JSON object".to_owned()
+            }
             _ => format!("the body is not valid JSON: {error}"),
         },
     )
@@ -231,8 +247,10 @@ fn query_problem(why: &str) -> ApiError {
         .iter()
         .find_map(|start| why.split_once(start)?.1.split('`').next());
     let field = named.or_else(|| why.split_once(": ").map(|(field, _)| field));
-    let invalid =
-        ApiError::new(ErrorCode::InvalidRequest, format!("the query is not valid: {why}"));
+    let invalid = ApiError::new(
+        ErrorCode::InvalidRequest,
+        format!("the query is not valid: {why}"),
+    );
     match field {
         Some(field) => invalid.pointer(format!("/{field}")),
         None => invalid,

@@ -78,8 +78,14 @@ pub(crate) enum Claim<A> {
 
 impl<A> Keys<A> {
     pub(crate) fn new(capacity: usize) -> Self {
-        let table = Table { slots: HashMap::new(), answered: VecDeque::new() };
-        Self { table: Mutex::new(table), capacity }
+        let table = Table {
+            slots: HashMap::new(),
+            answered: VecDeque::new(),
+        };
+        Self {
+            table: Mutex::new(table),
+            capacity,
+        }
     }
 
     /// Asks for a key. Waits while an earlier request with it is in flight.
@@ -128,7 +134,11 @@ impl<A> Keys<A> {
 
 impl<A> Table<A> {
     fn expire(&mut self, now: Instant) {
-        while self.answered.front().is_some_and(|(at, _)| now.duration_since(*at) >= KEPT_FOR) {
+        while self
+            .answered
+            .front()
+            .is_some_and(|(at, _)| now.duration_since(*at) >= KEPT_FOR)
+        {
             self.drop_oldest();
         }
     }
@@ -153,7 +163,11 @@ impl<A> Ticket<A> {
     /// Gives the answer; the first one counts. The body must have been read.
     pub(crate) fn answer(&self, answer: A) {
         let digest = self.digest.get().copied().unwrap_or_default();
-        let kept = Arc::new(Kept { target: self.target.clone(), digest, answer });
+        let kept = Arc::new(Kept {
+            target: self.target.clone(),
+            digest,
+            answer,
+        });
         let mut table = self.keys.lock();
         let first = self.outcome.send_if_modified(|outcome| {
             let first = outcome.is_none();
@@ -176,7 +190,11 @@ impl<A> Ticket<A> {
     where
         A: Send + Sync + 'static,
     {
-        Body::new(WatchedBody { body, digest: Sha256::new(), ticket: Arc::clone(self) })
+        Body::new(WatchedBody {
+            body,
+            digest: Sha256::new(),
+            ticket: Arc::clone(self),
+        })
     }
 }
 

@@ -195,12 +195,19 @@ pub async fn serve(
         (None, Listen::Tcp(_)) => (Some(Token::generate()?), true),
         (None, Listen::Unix(_)) => (None, false),
     };
-    let listen_failed = |source| AgentError::Listen { listen: options.listen.clone(), source };
-    let listener = Listener::bind(&options.listen).await.map_err(listen_failed)?;
+    let listen_failed = |source| AgentError::Listen {
+        listen: options.listen.clone(),
+        source,
+    };
+    let listener = Listener::bind(&options.listen)
+        .await
+        .map_err(listen_failed)?;
     let address = listener.address().map_err(listen_failed)?;
     let executor = Executor::start(init, core_config(&options, &state_dir)).await?;
-    let agent =
-        Arc::new(Agent { executor: executor.clone(), shutdown: CancellationToken::new() });
+    let agent = Arc::new(Agent {
+        executor: executor.clone(),
+        shutdown: CancellationToken::new(),
+    });
     let edge = Edge::new(Arc::clone(&agent), Auth::new(token.clone()));
     let server = tokio::spawn(server::serve(
         listener,
@@ -214,8 +221,12 @@ pub async fn serve(
             generated_token: token.filter(|_| generated),
         });
         match &options.ready_file {
-            Some(path) => ready::write(path, &address.to_string())
-                .map_err(|source| AgentError::ReadyFile { path: path.clone(), source }),
+            Some(path) => {
+                ready::write(path, &address.to_string()).map_err(|source| AgentError::ReadyFile {
+                    path: path.clone(),
+                    source,
+                })
+            }
             None => Ok(()),
         }
     })
@@ -244,7 +255,10 @@ async fn run(
         if let Some(program) = options.command.first() {
             let process = supervise::start(&agent.executor, options.command.clone())
                 .await
-                .map_err(|source| AgentError::Command { program: program.clone(), source })?;
+                .map_err(|source| AgentError::Command {
+                    program: program.clone(),
+                    source,
+                })?;
             Box::pin(supervise::attend(process))
         } else {
             let told = supervise::told_to_end().map_err(AgentError::Signals)?;

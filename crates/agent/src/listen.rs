@@ -63,7 +63,10 @@ impl fmt::Display for Listen {
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(TcpListener),
-    Unix { listener: UnixListener, path: PathBuf },
+    Unix {
+        listener: UnixListener,
+        path: PathBuf,
+    },
 }
 
 /// An accepted connection.
@@ -80,9 +83,17 @@ impl Listener {
             Listen::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
             Listen::Unix(path) => {
                 clear_stale_socket(path).await?;
-                let listener = UnixListener::bind(path)?;
+                // Private from its first moment. The mask is the whole process's; at this point of an
+                // agent's start nothing else makes files.
+                let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+                let bound = UnixListener::bind(path);
+                rustix::process::umask(mask);
+                let listener = bound?;
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-                Ok(Self::Unix { listener, path: path.clone() })
+                Ok(Self::Unix {
+                    listener,
+                    path: path.clone(),
+                })
             }
         }
     }
@@ -106,9 +117,10 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 Ok(Connection::Tcp(stream))
             }
-            Self::Unix { listener, .. } => {
-                listener.accept().await.map(|(stream, _)| Connection::Unix(stream))
-            }
+            Self::Unix { listener, .. } => listener
+                .accept()
+                .await
+                .map(|(stream, _)| Connection::Unix(stream)),
         }
     }
 }
@@ -127,12 +139,17 @@ async fn clear_stale_socket(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path is not a socket"));
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "the path is not a socket",
+            ));
         }
         Ok(_) => {}
     }
     match UnixStream::connect(path).await {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)
+        }
         Err(error) => Err(error),
         Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
     }
@@ -150,7 +167,10 @@ mod tests {
         assert!(tcp.is_local());
         assert_eq!(tcp.to_string(), "http://127.0.0.1:0");
         assert!(!"0.0.0.0:1".parse::<Listen>().unwrap().is_local());
-        assert_eq!("[::1]:5".parse::<Listen>().unwrap().to_string(), "http://[::1]:5");
+        assert_eq!(
+            "[::1]:5".parse::<Listen>().unwrap().to_string(),
+            "http://[::1]:5"
+        );
         for wrong in ["", "unix:", "127.0.0.1", "127.0.0.1:99999"] {
             assert!(wrong.parse::<Listen>().is_err(), "{wrong}");
         }
@@ -163,7 +183,10 @@ mod tests {
         let listen = Listen::Unix(path.clone());
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         let first = Listener::bind(&listen).await.unwrap();
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
         let second = Listener::bind(&listen).await.unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
         drop(first);

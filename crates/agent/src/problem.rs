@@ -54,9 +54,10 @@ impl ApiError {
                 format!("{path} does not take {method}"),
             )
             .hint("The `allow` header names the methods it takes."),
-            status if status.is_client_error() => {
-                Self::new(ErrorCode::InvalidRequest, format!("the request was refused: {status}"))
-            }
+            status if status.is_client_error() => Self::new(
+                ErrorCode::InvalidRequest,
+                format!("the request was refused: {status}"),
+            ),
             status => Self::internal("the request failed", &status),
         }
     }
@@ -71,8 +72,8 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let problem = *self.0;
         let mut response = Response::default();
-        *response.status_mut() = StatusCode::from_u16(problem.status)
-            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        *response.status_mut() =
+            StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         match problem.code {
             ErrorCode::LimitReached | ErrorCode::Unavailable => {
@@ -105,7 +106,9 @@ impl From<OutputError> for ApiError {
                 format!("the position is beyond the end of the output, which is {len} long"),
             )
             .pointer("/offset")
-            .hint(format!("Read from {len} or less; follow=true waits for what is still to come.")),
+            .hint(format!(
+                "Read from {len} or less; follow=true waits for what is still to come."
+            )),
             other => Self::internal("the output cannot be read", &other),
         }
     }

@@ -18,7 +18,10 @@ struct Ready<'a> {
 /// Writes the file beside its place and moves it there.
 pub(crate) fn write(path: &Path, url: &str) -> io::Result<()> {
     let beside = beside(path);
-    let mut text = serde_json::to_vec(&Ready { url, pid: std::process::id() })?;
+    let mut text = serde_json::to_vec(&Ready {
+        url,
+        pid: std::process::id(),
+    })?;
     text.push(b'\n');
     let mut file = std::fs::File::create(&beside)?;
     // Whoever waits for the agent may be another user.

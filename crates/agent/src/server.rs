@@ -78,14 +78,23 @@ pub(crate) async fn serve(
     }
     drop(listener);
     connections.close();
-    if tokio::time::timeout(DRAIN, connections.wait()).await.is_err() {
-        tracing::warn!(left = connections.len(), "connections were closed before their answer");
+    if tokio::time::timeout(DRAIN, connections.wait())
+        .await
+        .is_err()
+    {
+        tracing::warn!(
+            left = connections.len(),
+            "connections were closed before their answer"
+        );
     }
 }
 
 fn protocol() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_READ);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_READ);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -105,7 +114,10 @@ async fn drive(
     shutdown: &CancellationToken,
 ) {
     let asked = Arc::new(AtomicBool::new(false));
-    let service = Noting { edge, asked: Arc::clone(&asked) };
+    let service = Noting {
+        edge,
+        asked: Arc::clone(&asked),
+    };
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let silent = async {
         tokio::time::sleep(FIRST_REQUEST).await;

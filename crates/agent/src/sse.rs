@@ -62,10 +62,16 @@ pub(crate) fn wanted(headers: &HeaderMap) -> bool {
 /// An answer made of events.
 pub(crate) fn response(body: axum::body::Body) -> Response {
     let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/event-stream"),
+        ),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         // Proxies of the nginx family hold events back otherwise.
-        (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+        (
+            header::HeaderName::from_static("x-accel-buffering"),
+            HeaderValue::from_static("no"),
+        ),
     ];
     (headers, body).into_response()
 }
@@ -108,7 +114,13 @@ impl Holdback {
                 held.piece.data.extend_from_slice(&data);
                 (held.piece, Some(held.position))
             }
-            None => (Piece { offset, data: Vec::from(data) }, None),
+            None => (
+                Piece {
+                    offset,
+                    data: Vec::from(data),
+                },
+                None,
+            ),
         };
         let tail = incomplete_tail(&piece.data);
         if tail > 0 {
@@ -120,7 +132,10 @@ impl Holdback {
                 _ => position_after.saturating_sub(tail as u64),
             };
             let offset = piece.offset + kept as u64;
-            *slot = Some(Held { piece: Piece { offset, data: rest }, position });
+            *slot = Some(Held {
+                piece: Piece { offset, data: rest },
+                position,
+            });
         }
         (!piece.data.is_empty()).then_some(piece)
     }
@@ -150,7 +165,9 @@ impl Holdback {
 /// Length of the incomplete character at the end: 0 to 3 bytes.
 fn incomplete_tail(data: &[u8]) -> usize {
     for length in 1..=data.len().min(3) {
-        let Some(tail) = data.get(data.len() - length..) else { break };
+        let Some(tail) = data.get(data.len() - length..) else {
+            break;
+        };
         match tail.first() {
             // A continuation byte: the character begins further back.
             Some(0x80..=0xBF) => {}

@@ -47,7 +47,11 @@ impl StateDir {
     pub(crate) fn open(path: &Path) -> Result<Self, StateDirError> {
         let failed = |action, path: &Path| {
             let path = path.to_owned();
-            move |source| StateDirError::Io { action, path, source }
+            move |source| StateDirError::Io {
+                action,
+                path,
+                source,
+            }
         };
         DirBuilder::new()
             .recursive(true)
@@ -97,8 +101,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/b");
         let first = StateDir::open(&path).unwrap();
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
-        assert!(matches!(StateDir::open(&path), Err(StateDirError::InUse { .. })));
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
+        assert!(matches!(
+            StateDir::open(&path),
+            Err(StateDirError::InUse { .. })
+        ));
         drop(first);
         StateDir::open(&path).unwrap();
     }

@@ -36,7 +36,10 @@ pub(crate) async fn start(
         tag: Some(MAIN.to_owned()),
         ..ProcessRequest::default()
     };
-    executor.start_process(request).await.map(|(process, _)| process)
+    executor
+        .start_process(request)
+        .await
+        .map(|(process, _)| process)
 }
 
 /// Stays with the command until it is over and its output is copied; gives its exit code.
@@ -55,12 +58,18 @@ pub(crate) async fn attend(process: ProcessHandle) -> i32 {
         copy(process.log(), Stream::Stderr, tokio::io::stderr()),
         process.ended(),
     );
-    process.exit_event().and_then(|exit| exit.exit_code).unwrap_or(125)
+    process
+        .exit_event()
+        .and_then(|exit| exit.exit_code)
+        .unwrap_or(125)
 }
 
 async fn forward(name: &'static str, mut signals: Signal, process: ProcessHandle) {
     while signals.recv().await.is_some() {
-        let request = SignalRequest { signal: name.to_owned(), scope: SignalScope::Process };
+        let request = SignalRequest {
+            signal: name.to_owned(),
+            scope: SignalScope::Process,
+        };
         if let Err(error) = process.signal(&request) {
             tracing::debug!(%error, "{name} was not forwarded");
         }

@@ -76,7 +76,10 @@ impl Token {
             Ok(()) => Ok(token),
             // Somebody else was quicker: theirs it is.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read(path),
-            Err(source) => Err(TokenError::Make { path: path.to_owned(), source }),
+            Err(source) => Err(TokenError::Make {
+                path: path.to_owned(),
+                source,
+            }),
         }
     }
 
@@ -93,13 +96,18 @@ impl fmt::Debug for Token {
 }
 
 fn read(path: &Path) -> Result<Token, TokenError> {
-    let error = |source| TokenError::Read { path: path.to_owned(), source };
+    let error = |source| TokenError::Read {
+        path: path.to_owned(),
+        source,
+    };
     let text = std::fs::read_to_string(path).map_err(error)?;
     let mode = std::fs::metadata(path).map_err(error)?.permissions().mode();
     if mode & 0o077 != 0 {
         tracing::warn!(path = %path.display(), "others can read the token file; chmod 600 it");
     }
-    Token::parse(&text).ok_or_else(|| TokenError::Form { path: path.to_owned() })
+    Token::parse(&text).ok_or_else(|| TokenError::Form {
+        path: path.to_owned(),
+    })
 }
 
 /// Writes beside the file, then moves into place without replacing, so that no reader sees half.
@@ -130,7 +138,10 @@ mod tests {
         let made = Token::from_file(&path).unwrap();
         assert_eq!(made.reveal().len(), 67);
         assert!(made.reveal().starts_with("sk_"));
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
         assert_eq!(Token::from_file(&path).unwrap(), made);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
@@ -149,11 +160,17 @@ mod tests {
         let path = dir.path().join("token");
         for wrong in ["", "\n", "a b", "ä"] {
             std::fs::write(&path, wrong).unwrap();
-            assert!(matches!(Token::from_file(&path), Err(TokenError::Form { .. })), "{wrong:?}");
+            assert!(
+                matches!(Token::from_file(&path), Err(TokenError::Form { .. })),
+                "{wrong:?}"
+            );
             assert_eq!(std::fs::read_to_string(&path).unwrap(), wrong);
         }
         let nowhere = dir.path().join("no/token");
-        assert!(matches!(Token::from_file(&nowhere), Err(TokenError::Make { .. })));
+        assert!(matches!(
+            Token::from_file(&nowhere),
+            Err(TokenError::Make { .. })
+        ));
     }
 
     #[test]

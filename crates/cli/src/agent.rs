@@ -1,7 +1,7 @@
 //! `sandshell agent`: launches init, then serves.
 //!
 //! Order matters: init is launched while this process has one thread, before the runtime and the
-//! logs; then the umask is made private, for every file of the agent's own.
+//! logs.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -34,10 +34,12 @@ pub(crate) fn run(arguments: AgentArguments) -> Result<ExitCode, Failure> {
         without_clone3: without(Part::Clone3),
     })
     .map_err(|error| Failure::ours(&error))?;
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     logs::start(arguments.json_logs);
     for (part, missing) in [
-        ("PID namespace", init.surroundings.pid_namespace.as_ref().err()),
+        (
+            "PID namespace",
+            init.surroundings.pid_namespace.as_ref().err(),
+        ),
         ("cgroup", init.surroundings.cgroup.as_ref().err()),
     ] {
         if let Some(reason) = missing {
@@ -93,21 +95,35 @@ fn failure(error: &AgentError) -> Failure {
 
 /// The XDG state directory, or one in /tmp for a user without a home.
 fn default_state_dir() -> PathBuf {
-    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let set = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     set("XDG_STATE_HOME")
         .or_else(|| set("HOME").map(|home| home.join(".local/state")))
         .map_or_else(
-            || PathBuf::from(format!("/tmp/sandshell-agent-{}", rustix::process::getuid().as_raw())),
+            || {
+                PathBuf::from(format!(
+                    "/tmp/sandshell-agent-{}",
+                    rustix::process::getuid().as_raw()
+                ))
+            },
             |state| state.join("sandshell/agent"),
         )
 }
 
 /// Says where the agent is and how to try it. A supervised command has stdout to itself.
 fn announce(started: &Started, token_file: Option<&Path>, supervising: bool) {
-    let Listen::Tcp(_) = started.address else { return };
+    let Listen::Tcp(_) = started.address else {
+        return;
+    };
     let url = &started.address;
     let (line, token) = match (&started.generated_token, token_file) {
-        (Some(token), _) => (format!("token: {}\n", token.reveal()), token.reveal().to_owned()),
+        (Some(token), _) => (
+            format!("token: {}\n", token.reveal()),
+            token.reveal().to_owned(),
+        ),
         (None, Some(file)) => (String::new(), format!("$(cat '{}')", file.display())),
         (None, None) => (String::new(), String::new()),
     };
@@ -121,6 +137,8 @@ fn announce(started: &Started, token_file: Option<&Path>, supervising: bool) {
         std::io::stderr().write_all(text.as_bytes())
     } else {
         let mut stdout = std::io::stdout().lock();
-        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+        stdout
+            .write_all(text.as_bytes())
+            .and_then(|()| stdout.flush())
     };
 }

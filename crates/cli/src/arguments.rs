@@ -57,7 +57,12 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct AgentArguments {
     /// Address to serve: ADDRESS:PORT (port 0 picks a free one) or unix:PATH.
-    #[arg(long, env = "SANDSHELL_LISTEN", default_value = "127.0.0.1:3000", value_name = "ADDRESS")]
+    #[arg(
+        long,
+        env = "SANDSHELL_LISTEN",
+        default_value = "127.0.0.1:3000",
+        value_name = "ADDRESS"
+    )]
     pub(crate) listen: Listen,
 
     /// Directory for output logs [default: `$XDG_STATE_HOME/sandshell/agent`].
@@ -89,7 +94,12 @@ pub(crate) struct AgentArguments {
     pub(crate) log_bytes: Option<u64>,
 
     /// Do without something even where it could be had, to look at the fallbacks.
-    #[arg(long, value_name = "PART", value_delimiter = ',', hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "PART",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
     pub(crate) without: Vec<Part>,
 
     /// Log as JSON, one object a line.
@@ -133,7 +143,18 @@ mod tests {
 
     #[test]
     fn passes_the_command_on_unchanged() {
-        let line = ["sandshell", "agent", "-e", "A=b=c", "--without", "cgroup,clone3", "--", "x", "--env", "-y"];
+        let line = [
+            "sandshell",
+            "agent",
+            "-e",
+            "A=b=c",
+            "--without",
+            "cgroup,clone3",
+            "--",
+            "x",
+            "--env",
+            "-y",
+        ];
         let Command::Agent(agent) = Arguments::try_parse_from(line).unwrap().command else {
             panic!("not the agent")
         };
@@ -148,13 +169,19 @@ mod tests {
         root.build();
         let check = |command: &mut clap::Command| {
             let help = command.render_help().to_string();
-            let examples: Vec<&str> =
-                help.lines().skip(1).take_while(|line| line.starts_with("  sandshell")).collect();
+            let examples: Vec<&str> = help
+                .lines()
+                .skip(1)
+                .take_while(|line| line.starts_with("  sandshell"))
+                .collect();
             assert!(help.starts_with("Examples:"), "{help}");
             assert_eq!(examples.len(), 2, "{help}");
         };
         check(&mut root.clone());
-        for command in root.get_subcommands_mut().filter(|c| c.get_name() != "help") {
+        for command in root
+            .get_subcommands_mut()
+            .filter(|c| c.get_name() != "help")
+        {
             check(command);
         }
     }

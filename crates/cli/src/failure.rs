@@ -29,7 +29,12 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn usage(what: impl Into<String>) -> Self {
-        Self { what: what.into(), causes: Vec::new(), hint: None, code: USAGE }
+        Self {
+            what: what.into(),
+            causes: Vec::new(),
+            hint: None,
+            code: USAGE,
+        }
     }
 
     pub(crate) fn ours(error: &dyn Error) -> Self {
@@ -39,7 +44,12 @@ impl Failure {
             causes.push(cause.to_string());
             source = cause.source();
         }
-        Self { what: error.to_string(), causes, hint: None, code: OURS }
+        Self {
+            what: error.to_string(),
+            causes,
+            hint: None,
+            code: OURS,
+        }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {

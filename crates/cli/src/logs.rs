@@ -6,8 +6,8 @@ use tracing_subscriber::EnvFilter;
 
 /// Sets up logging for the rest of the process. `SANDSHELL_LOG` chooses what is shown.
 pub(crate) fn start(json: bool) {
-    let filter = EnvFilter::try_from_env("SANDSHELL_LOG")
-        .unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let filter =
+        EnvFilter::try_from_env("SANDSHELL_LOG").unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -55,8 +55,10 @@ fn init(mut words: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn version(json: bool) -> Result<ExitCode, Failure> {
-    let info =
-        VersionInfo { version: sandshell_agent::VERSION.to_owned(), api: API_VERSION.to_owned() };
+    let info = VersionInfo {
+        version: sandshell_agent::VERSION.to_owned(),
+        api: API_VERSION.to_owned(),
+    };
     if json {
         print(&serde_json::to_string(&info).map_err(|error| Failure::ours(&error))?)
     } else {

@@ -54,7 +54,7 @@ pub enum InitError {
 /// Runs init until the agent is gone. `socket` is the agent's seqpacket socket.
 pub fn run(socket: &OwnedFd, options: &InitOptions) -> Result<(), InitError> {
     let setup = |step| move |errno| InitError::Setup { step, errno };
-    signal::default_sigpipe();
+    signal::default_all();
     let signals = signal::block_all_and_watch(WATCHED).map_err(setup("signalfd"))?;
     if options.namespaced {
         mount_own_proc().map_err(setup("mount of /proc"))?;

@@ -41,13 +41,17 @@ pub fn kill_all_below_namespace_init() {
     }
 }
 
-/// Gives `SIGPIPE` its default action again, which Rust's start-up code takes away; children
-/// inherit ignored signals.
+/// Gives every signal its default action again. Ignored signals are inherited through exec: Rust's
+/// start-up code ignores `SIGPIPE`, `nohup` ignores `SIGHUP`, and a shell without job control
+/// ignores `SIGINT` and `SIGQUIT` for what it starts with `&`.
 #[allow(unsafe_code, reason = "rustix has no sigaction")]
-pub fn default_sigpipe() {
-    // SAFETY: installs the default action, no handler code of ours is involved.
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+pub fn default_all() {
+    for number in 1..=libc::SIGRTMAX() {
+        // SAFETY: installs the default action, no handler code of ours is involved. KILL, STOP and
+        // libc's own signals refuse, which changes nothing.
+        unsafe {
+            libc::signal(number, libc::SIG_DFL);
+        }
     }
 }
 

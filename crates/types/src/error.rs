@@ -6,9 +6,10 @@ macro_rules! error_codes {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $status:literal, $title:literal;)*) => {
         /// A stable, machine-readable reason for a failed request.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+        #[serde(rename_all = "snake_case")]
         #[non_exhaustive]
         pub enum ErrorCode {
-            $($(#[$doc])* #[serde(rename = $text)] $name,)*
+            $($(#[$doc])* $name,)*
         }
 
         impl ErrorCode {
@@ -155,3 +156,15 @@ impl std::fmt::Display for Problem {
 }
 
 impl std::error::Error for Problem {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_called_the_same_everywhere() {
+        for code in ErrorCode::ALL {
+            assert_eq!(serde_json::json!(code), code.as_str());
+        }
+    }
+}

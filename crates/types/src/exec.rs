@@ -67,6 +67,7 @@ pub struct ExecRequest {
     pub cwd: Option<String>,
     /// Changes to the environment for this command.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, Option<String>>)]
     pub env: Env,
     /// Bytes for the standard input, which then ends. `/dev/null` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]

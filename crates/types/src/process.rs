@@ -96,6 +96,7 @@ pub struct ProcessRequest {
     pub cwd: Option<String>,
     /// Changes to the environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, Option<String>>)]
     pub env: Env,
     /// First bytes for the standard input.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -21,6 +21,7 @@ pub struct SessionRequest {
     pub cwd: Option<String>,
     /// Changes to the environment it starts with.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, Option<String>>)]
     pub env: Env,
     /// `bash` or `sh`, or the path of one; bash by default, else sh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,6 +53,7 @@ pub struct SessionRequest {
 pub struct SessionPatch {
     /// Variables to export or unset, before the next command.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, Option<String>>)]
     pub env: Env,
     /// New default timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,6 +177,7 @@ pub struct SessionExecRequest {
     pub cwd: Option<String>,
     /// Environment for this command only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, Option<String>>)]
     pub env: Env,
     /// Bytes for the standard input. `/dev/null` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -23,10 +23,10 @@ use crate::Agent;
 const TOKEN: &str = "token";
 
 /// The router and the document of a table.
-pub(super) fn assemble(
-    table: Vec<UtoipaMethodRouter<Arc<Agent>>>,
-) -> OpenApiRouter<Arc<Agent>> {
-    table.into_iter().fold(OpenApiRouter::with_openapi(base()), OpenApiRouter::routes)
+pub(super) fn assemble(table: Vec<UtoipaMethodRouter<Arc<Agent>>>) -> OpenApiRouter<Arc<Agent>> {
+    table
+        .into_iter()
+        .fold(OpenApiRouter::with_openapi(base()), OpenApiRouter::routes)
 }
 
 fn base() -> OpenApi {
@@ -53,14 +53,19 @@ fn base() -> OpenApi {
     OpenApiBuilder::new()
         .info(info)
         .components(Some(components))
-        .security(Some([SecurityRequirement::new::<&str, [&str; 0], &str>(TOKEN, [])]))
+        .security(Some([SecurityRequirement::new::<&str, [&str; 0], &str>(
+            TOKEN,
+            [],
+        )]))
         .build()
 }
 
 fn add_schema<T: ToSchema + PartialSchema>(components: &mut Components) {
     let mut more = Vec::new();
     T::schemas(&mut more);
-    components.schemas.insert(T::name().into_owned(), T::schema());
+    components
+        .schemas
+        .insert(T::name().into_owned(), T::schema());
     components.schemas.extend(more);
 }
 
@@ -77,7 +82,9 @@ pub fn openapi_json() -> String {
 /// The document as it is served, made once.
 pub(super) fn served() -> Bytes {
     static SERVED: OnceLock<Bytes> = OnceLock::new();
-    SERVED.get_or_init(|| document().to_json().unwrap_or_default().into()).clone()
+    SERVED
+        .get_or_init(|| document().to_json().unwrap_or_default().into())
+        .clone()
 }
 
 /// A set of problems that a group of routes can give.
@@ -119,8 +126,10 @@ fn responses(codes: &[ErrorCode]) -> BTreeMap<String, RefOr<utoipa::openapi::Res
         by_status.entry(code.status()).or_default().push(*code);
     }
     let response = |codes: Vec<ErrorCode>| {
-        let text: Vec<String> =
-            codes.iter().map(|code| format!("`{}`: {}.", code.as_str(), code.title())).collect();
+        let text: Vec<String> = codes
+            .iter()
+            .map(|code| format!("`{}`: {}.", code.as_str(), code.title()))
+            .collect();
         let example = codes.first().and_then(|code| {
             let mut problem = Problem::new(*code, code.title());
             "req_0123456789ab00000001".clone_into(&mut problem.request_id);
@@ -136,7 +145,10 @@ fn responses(codes: &[ErrorCode]) -> BTreeMap<String, RefOr<utoipa::openapi::Res
             .build();
         RefOr::T(response)
     };
-    by_status.into_iter().map(|(status, codes)| (status.to_string(), response(codes))).collect()
+    by_status
+        .into_iter()
+        .map(|(status, codes)| (status.to_string(), response(codes)))
+        .collect()
 }
 
 #[cfg(test)]

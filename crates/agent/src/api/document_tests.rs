@@ -28,7 +28,11 @@ fn is_openapi_3_1_with_every_route() {
     assert_eq!(document["openapi"], "3.1.0");
     let operations = operations(&document);
     assert_eq!(operations.len(), 26);
-    for route in ["post /v1/exec", "delete /v1/sessions/{id}", "get /v1/sessions/{id}/commands/{command_id}/output"] {
+    for route in [
+        "post /v1/exec",
+        "delete /v1/sessions/{id}",
+        "get /v1/sessions/{id}/commands/{command_id}/output",
+    ] {
         assert!(operations.iter().any(|(name, _)| name == route), "{route}");
     }
 }
@@ -39,7 +43,10 @@ fn every_operation_has_its_own_id_a_summary_and_an_example() {
     let mut ids = Vec::new();
     for (route, operation) in operations(&document) {
         ids.push(operation["operationId"].as_str().unwrap().to_owned());
-        assert!(!operation["summary"].as_str().unwrap_or_default().is_empty(), "{route}");
+        assert!(
+            !operation["summary"].as_str().unwrap_or_default().is_empty(),
+            "{route}"
+        );
         let answers = operation["responses"].as_object().unwrap();
         let good = answers.iter().filter(|(status, _)| status.starts_with('2'));
         let example = good
@@ -57,10 +64,17 @@ fn every_operation_has_its_own_id_a_summary_and_an_example() {
 #[test]
 fn every_error_code_is_listed() {
     let document = json();
-    let listed = document["components"]["schemas"]["ErrorCode"]["enum"].as_array().unwrap().clone();
+    let listed = document["components"]["schemas"]["ErrorCode"]["enum"]
+        .as_array()
+        .unwrap()
+        .clone();
     let responses = openapi_json();
     for code in ErrorCode::ALL {
-        assert!(listed.iter().any(|name| name == code.as_str()), "{}", code.as_str());
+        assert!(
+            listed.iter().any(|name| name == code.as_str()),
+            "{}",
+            code.as_str()
+        );
         assert!(
             responses.contains(&format!("`{}`: ", code.as_str())),
             "no route lists {}",
@@ -73,7 +87,9 @@ fn every_error_code_is_listed() {
 fn no_two_schemas_share_a_name() {
     let mut seen: HashMap<String, Value> = HashMap::new();
     let base = base().components.unwrap().schemas;
-    let routes = super::super::table().into_iter().flat_map(|(schemas, _, _)| schemas);
+    let routes = super::super::table()
+        .into_iter()
+        .flat_map(|(schemas, _, _)| schemas);
     for (name, schema) in base.into_iter().chain(routes) {
         let schema = serde_json::to_value(schema).unwrap();
         if let Some(other) = seen.insert(name.clone(), schema.clone()) {

@@ -47,7 +47,10 @@ pub(crate) async fn exec(
         if let Some(Extension(ticket)) = ticket {
             ticket.answer(Answer::Exec(process.clone(), encoding));
         }
-        Ok::<_, ExecError>(KillGuard { process, armed: kill })
+        Ok::<_, ExecError>(KillGuard {
+            process,
+            armed: kill,
+        })
     };
     let mut guard = to_the_end(start).await??;
     let answer = result(&guard.process, encoding).await;

@@ -9,7 +9,9 @@ use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use http::{HeaderMap, HeaderValue, header};
-use sandshell_exec::output::{JointPiece, JointReader, OutputError, OutputLog, Stream, StreamReader};
+use sandshell_exec::output::{
+    JointPiece, JointReader, OutputError, OutputLog, Stream, StreamReader,
+};
 use sandshell_exec::{CommandHandle, ProcessHandle};
 use sandshell_types::{
     Encoded, Encoding, ErrorCode, ExitEvent, OutputEvent, SessionExitEvent, StreamName, Timestamp,
@@ -45,10 +47,19 @@ pub(crate) struct OutputQuery {
     encoding: Option<Encoding>,
 }
 
+/// Bytes as they are, in the document.
+#[derive(utoipa::ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) struct RawBytes(Vec<u8>);
+
 impl OutputQuery {
     /// All events, live.
     pub(super) fn with_encoding(encoding: Encoding) -> Self {
-        Self { encoding: Some(encoding), ..Self::default() }
+        Self {
+            encoding: Some(encoding),
+            ..Self::default()
+        }
     }
 }
 
@@ -63,7 +74,10 @@ pub(super) enum Source {
 impl Source {
     /// The log with the named stream; `None` when nothing was ever written to it.
     fn log(&self, stream: Option<StreamName>) -> Result<Option<OutputLog>, ApiError> {
-        let late = matches!(stream, Some(StreamName::LateStdout | StreamName::LateStderr));
+        let late = matches!(
+            stream,
+            Some(StreamName::LateStdout | StreamName::LateStderr)
+        );
         match self {
             Self::Process(_) if late => Err(ApiError::new(
                 ErrorCode::InvalidRequest,
@@ -104,10 +118,17 @@ pub(super) fn respond(
 ) -> Result<Response, ApiError> {
     if sse::wanted(headers) {
         let from = match headers.get("last-event-id") {
-            Some(id) => id.to_str().ok().and_then(|id| id.trim().parse().ok()).ok_or_else(|| {
-                ApiError::new(ErrorCode::InvalidRequest, "Last-Event-ID is not an id of ours")
+            Some(id) => id
+                .to_str()
+                .ok()
+                .and_then(|id| id.trim().parse().ok())
+                .ok_or_else(|| {
+                    ApiError::new(
+                        ErrorCode::InvalidRequest,
+                        "Last-Event-ID is not an id of ours",
+                    )
                     .hint("Send the `id` of the last event that had one.")
-            })?,
+                })?,
             None => query.from.unwrap_or(0),
         };
         return events(agent, source, from, query, None, ());
@@ -132,7 +153,10 @@ fn raw(agent: &Agent, source: &Source, query: &OutputQuery) -> Result<Response, 
         None => Body::empty(),
     };
     let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/octet-stream"),
+        ),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
     Ok((headers, body).into_response())
@@ -196,7 +220,9 @@ pub(super) fn events<G: Guard>(
     let mut start = vec![Ok::<_, BrokenOff>(sse::preamble())];
     start.extend(first.map(Ok));
     let rest = stream::try_unfold(Some(feed), |feed| async move {
-        let Some(mut feed) = feed else { return Ok(None) };
+        let Some(mut feed) = feed else {
+            return Ok(None);
+        };
         Ok(match feed.next().await? {
             Next::More(bytes) => Some((bytes, Some(feed))),
             Next::Last(bytes) => {
@@ -282,26 +308,44 @@ impl<G: Guard> Feed<G> {
 
     fn take_in(&mut self, piece: JointPiece) -> Result<Option<Bytes>, BrokenOff> {
         match piece {
-            JointPiece::Data { stream, offset, data, at, position_after } => {
+            JointPiece::Data {
+                stream,
+                offset,
+                data,
+                at,
+                position_after,
+            } => {
                 self.position = position_after;
                 self.at = at;
                 if self.skips(stream) {
                     return Ok(None);
                 }
                 let piece = if self.encoding == Encoding::Base64 {
-                    Some(Piece { offset, data: data.into() })
+                    Some(Piece {
+                        offset,
+                        data: data.into(),
+                    })
                 } else {
                     self.holdback.push(stream, offset, data, position_after)
                 };
                 piece.map(|piece| self.output(stream, piece)).transpose()
             }
-            JointPiece::Gap { stream, offset, bytes, position_after } => {
+            JointPiece::Gap {
+                stream,
+                offset,
+                bytes,
+                position_after,
+            } => {
                 self.position = position_after;
                 if self.skips(stream) {
                     return Ok(None);
                 }
                 let before = self.flush(stream)?;
-                let gap = TruncatedEvent { stream: self.name(stream), offset, bytes };
+                let gap = TruncatedEvent {
+                    stream: self.name(stream),
+                    offset,
+                    bytes,
+                };
                 let id = self.holdback.safe_position(position_after);
                 Ok(join(before, Some(sse::event("truncated", Some(id), &gap)?)))
             }
@@ -328,7 +372,9 @@ impl<G: Guard> Feed<G> {
 
     /// The exit event; `None` while there is no exit.
     async fn exit(&mut self) -> Result<Option<Bytes>, BrokenOff> {
-        let Some(exit) = self.source.exit_event() else { return Ok(None) };
+        let Some(exit) = self.source.exit_event() else {
+            return Ok(None);
+        };
         let id = Some(self.position);
         let Source::CommandResult(command, encoding) = &self.source else {
             return Ok(Some(sse::event("exit", id, &exit)?));
@@ -342,7 +388,9 @@ impl<G: Guard> Feed<G> {
             timed_out: exit.timed_out,
             interrupted: command.record().interrupted,
             left_running: result.as_ref().map_or(0, |result| result.left_running),
-            cwd: exit.cwd.or_else(|| result.as_ref().map(|result| result.cwd.clone())),
+            cwd: exit
+                .cwd
+                .or_else(|| result.as_ref().map(|result| result.cwd.clone())),
             session_state: result.map(|result| result.session_state),
         };
         Ok(Some(sse::event("exit", id, &event)?))

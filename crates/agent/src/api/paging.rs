@@ -58,7 +58,10 @@ pub(super) fn page<H, T>(
         items.push(show(&handle));
         last = Some(handle);
     }
-    let next_cursor = handles.peek().and(last.as_ref()).map(|last| id(last).to_owned());
+    let next_cursor = handles
+        .peek()
+        .and(last.as_ref())
+        .map(|last| id(last).to_owned());
     Ok(List { items, next_cursor })
 }
 
@@ -68,8 +71,16 @@ mod tests {
     use super::*;
 
     fn get(limit: Option<usize>, cursor: Option<&str>) -> Result<List<String>, ApiError> {
-        let query = PageQuery { limit, cursor: cursor.map(Into::into) };
-        page(["a", "b", "c", "d"], &query, |id| *id, |id| id.to_uppercase())
+        let query = PageQuery {
+            limit,
+            cursor: cursor.map(Into::into),
+        };
+        page(
+            ["a", "b", "c", "d"],
+            &query,
+            |id| *id,
+            |id| id.to_uppercase(),
+        )
     }
 
     #[test]
@@ -94,14 +105,19 @@ mod tests {
     fn has_no_cursor_on_the_last_page_even_when_it_is_full() {
         assert_eq!(get(Some(4), None).unwrap().next_cursor, None);
         assert_eq!(get(Some(2), Some("b")).unwrap().next_cursor, None);
-        assert_eq!(get(Some(2), Some("a")).unwrap().next_cursor.as_deref(), Some("c"));
+        assert_eq!(
+            get(Some(2), Some("a")).unwrap().next_cursor.as_deref(),
+            Some("c")
+        );
     }
 
     #[test]
     fn refuses_wrong_limits_and_cursors() {
-        for (limit, cursor, pointer) in
-            [(Some(0), None, "/limit"), (Some(1001), None, "/limit"), (None, Some("x"), "/cursor")]
-        {
+        for (limit, cursor, pointer) in [
+            (Some(0), None, "/limit"),
+            (Some(1001), None, "/limit"),
+            (None, Some("x"), "/cursor"),
+        ] {
             let refused = get(limit, cursor).unwrap_err();
             assert_eq!(refused.problem().pointer.as_deref(), Some(pointer));
         }

@@ -8,13 +8,13 @@ use axum::response::Response;
 use http::HeaderMap;
 use sandshell_exec::ProcessHandle;
 use sandshell_types::{
-    KillReply, KillRequest, List, OutputEvent, ProcessKind, ProcessRecord, ProcessRequest, SessionId,
-    SignalReply, SignalRequest, StdinReply, WaitReply, WaitRequest,
+    KillReply, KillRequest, List, OutputEvent, ProcessKind, ProcessRecord, ProcessRequest,
+    SessionId, SignalReply, SignalRequest, StdinReply, WaitReply, WaitRequest,
 };
 use serde::Deserialize;
 
 use super::document::{ChangeProblems, OutputProblems, ReadProblems, StartProblems};
-use super::output::{self, OutputQuery, Source};
+use super::output::{self, OutputQuery, RawBytes, Source};
 use super::paging::{PageQuery, page};
 use super::{AgentState, Nothing, created};
 use crate::extract::{Json, OptionalJson, Path, Query, next_data};
@@ -85,9 +85,15 @@ pub(crate) async fn list(
     let kind = query.kind.unwrap_or(ProcessKind::Process);
     let wanted = agent.executor.processes().into_iter().filter(|process| {
         process.kind() == kind
-            && query.session.as_ref().is_none_or(|id| process.record().session.as_ref() == Some(id))
+            && query
+                .session
+                .as_ref()
+                .is_none_or(|id| process.record().session.as_ref() == Some(id))
     });
-    let asked = PageQuery { limit: query.limit, cursor: query.cursor };
+    let asked = PageQuery {
+        limit: query.limit,
+        cursor: query.cursor,
+    };
     page(wanted, &asked, |p| p.id().as_str(), ProcessHandle::record).map(axum::Json)
 }
 
@@ -144,7 +150,7 @@ pub(crate) async fn forget(
     ),
     responses(
         (status = 200, description = "The output.", content(
-            (Vec<u8> = "application/octet-stream"),
+            (RawBytes = "application/octet-stream"),
             (OutputEvent = "text/event-stream", example = json!({
                 "stream": "stdout", "offset": 0, "data": "hello\n", "encoding": "utf8",
                 "at": "2026-01-01T00:00:00Z"
@@ -179,7 +185,7 @@ pub(crate) struct StdinQuery {
 #[utoipa::path(
     post, path = "/v1/processes/{id}/stdin", operation_id = "write_stdin", tag = "processes",
     params(("id" = String, Path, description = "Id of the process."), StdinQuery),
-    request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "The bytes."),
+    request_body(content = RawBytes, content_type = "application/octet-stream", description = "The bytes."),
     responses(
         (status = 200, description = "All bytes are taken.", body = StdinReply, example = json!({"offset": 6})),
         ChangeProblems,
@@ -258,7 +264,9 @@ pub(crate) async fn kill(
 ) -> Result<axum::Json<KillReply>, ApiError> {
     let process = agent.executor.process(&id)?;
     let grace = request.grace_ms.map_or(GRACE, Duration::from_millis);
-    Ok(axum::Json(to_the_end(async move { process.kill(grace).await }).await?))
+    Ok(axum::Json(
+        to_the_end(async move { process.kill(grace).await }).await?,
+    ))
 }
 
 /// Wait for the end, a line of output, or a port.
@@ -282,5 +290,7 @@ pub(crate) async fn wait(
     Path(id): Path<String>,
     OptionalJson(request): OptionalJson<WaitRequest>,
 ) -> Result<axum::Json<WaitReply>, ApiError> {
-    Ok(axum::Json(agent.executor.process(&id)?.wait(request).await?))
+    Ok(axum::Json(
+        agent.executor.process(&id)?.wait(request).await?,
+    ))
 }

@@ -6,7 +6,7 @@ use http::{HeaderValue, header};
 use sandshell_types::{API_VERSION, ErrorCode, Health, VersionInfo};
 
 use super::AgentState;
-use super::document::{self, ReadyProblems, ReadProblems};
+use super::document::{self, ReadProblems, ReadyProblems};
 use crate::problem::ApiError;
 
 /// Whether the process is alive.
@@ -15,7 +15,9 @@ use crate::problem::ApiError;
     responses((status = 200, description = "It is.", body = Health, example = json!({"status": "ok"})))
 )]
 pub(crate) async fn healthz() -> axum::Json<Health> {
-    axum::Json(Health { status: "ok".to_owned() })
+    axum::Json(Health {
+        status: "ok".to_owned(),
+    })
 }
 
 /// Whether requests are taken.
@@ -28,7 +30,10 @@ pub(crate) async fn healthz() -> axum::Json<Health> {
 )]
 pub(crate) async fn readyz(State(agent): AgentState) -> Result<axum::Json<Health>, ApiError> {
     if agent.shutdown.is_cancelled() {
-        return Err(ApiError::new(ErrorCode::Unavailable, "the agent is shutting down"));
+        return Err(ApiError::new(
+            ErrorCode::Unavailable,
+            "the agent is shutting down",
+        ));
     }
     Ok(healthz().await)
 }
@@ -40,7 +45,10 @@ pub(crate) async fn readyz(State(agent): AgentState) -> Result<axum::Json<Health
         example = json!({"version": "0.1.0", "api": "v1"})))
 )]
 pub(crate) async fn version() -> axum::Json<VersionInfo> {
-    axum::Json(VersionInfo { version: crate::VERSION.to_owned(), api: API_VERSION.to_owned() })
+    axum::Json(VersionInfo {
+        version: crate::VERSION.to_owned(),
+        api: API_VERSION.to_owned(),
+    })
 }
 
 /// This document.
@@ -53,6 +61,9 @@ pub(crate) async fn version() -> axum::Json<VersionInfo> {
     )
 )]
 pub(crate) async fn openapi() -> Response {
-    let headers = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    let headers = [(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    )];
     (headers, document::served()).into_response()
 }

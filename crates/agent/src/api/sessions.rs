@@ -11,7 +11,7 @@ use sandshell_types::{
 };
 
 use super::document::{ChangeProblems, OutputProblems, ReadProblems, StartProblems};
-use super::output::{self, Guard, OutputQuery, Source};
+use super::output::{self, Guard, OutputQuery, RawBytes, Source};
 use super::paging::{PageQuery, page};
 use super::{AgentState, Answer, Nothing, OptionalTicket, created};
 use crate::Agent;
@@ -59,7 +59,13 @@ pub(crate) async fn list(
     State(agent): AgentState,
     Query(query): Query<PageQuery>,
 ) -> Result<axum::Json<List<SessionRecord>>, ApiError> {
-    page(agent.executor.sessions(), &query, |s| s.id().as_str(), SessionHandle::record).map(axum::Json)
+    page(
+        agent.executor.sessions(),
+        &query,
+        |s| s.id().as_str(),
+        SessionHandle::record,
+    )
+    .map(axum::Json)
 }
 
 /// Get a session, with what it uses and runs.
@@ -79,7 +85,9 @@ pub(crate) async fn get(
     State(agent): AgentState,
     Path(id): Path<String>,
 ) -> Result<axum::Json<SessionRecord>, ApiError> {
-    Ok(axum::Json(agent.executor.session(&id)?.detailed_record().await))
+    Ok(axum::Json(
+        agent.executor.session(&id)?.detailed_record().await,
+    ))
 }
 
 /// Change a session.
@@ -101,7 +109,9 @@ pub(crate) async fn patch(
     Json(patch): Json<SessionPatch>,
 ) -> Result<axum::Json<SessionRecord>, ApiError> {
     let session = agent.executor.session(&id)?;
-    Ok(axum::Json(to_the_end(async move { session.patch(patch).await }).await??))
+    Ok(axum::Json(
+        to_the_end(async move { session.patch(patch).await }).await??,
+    ))
 }
 
 /// End a session and all it runs.
@@ -162,10 +172,20 @@ pub(crate) async fn exec(
         if let Some(Extension(ticket)) = ticket {
             ticket.answer(Answer::Command(command.clone(), encoding));
         }
-        Ok::<_, ExecError>(InterruptGuard { command, armed: kill })
+        Ok::<_, ExecError>(InterruptGuard {
+            command,
+            armed: kill,
+        })
     };
     let guard = to_the_end(queue).await??;
-    result(&agent, guard.command.clone(), encoding, &headers, Some(guard)).await
+    result(
+        &agent,
+        guard.command.clone(),
+        encoding,
+        &headers,
+        Some(guard),
+    )
+    .await
 }
 
 /// The result of a command, as JSON or as events from its start.
@@ -177,7 +197,9 @@ pub(super) async fn result(
     guard: Option<InterruptGuard>,
 ) -> Result<Response, ApiError> {
     if sse::wanted(headers) {
-        let event = CommandEvent { command_id: command.id().clone() };
+        let event = CommandEvent {
+            command_id: command.id().clone(),
+        };
         let first = sse::event("command", None, &event)
             .map_err(|error| ApiError::internal("an event cannot be written", &error))?;
         let query = OutputQuery::with_encoding(encoding);
@@ -235,7 +257,9 @@ pub(crate) async fn interrupt(
     OptionalJson(Nothing {}): OptionalJson<Nothing>,
 ) -> Result<axum::Json<InterruptReply>, ApiError> {
     let session = agent.executor.session(&id)?;
-    Ok(axum::Json(to_the_end(async move { session.interrupt().await }).await??))
+    Ok(axum::Json(
+        to_the_end(async move { session.interrupt().await }).await??,
+    ))
 }
 
 /// Make a session with a copy of this one's state.
@@ -257,8 +281,9 @@ pub(crate) async fn fork(
     Path(id): Path<String>,
     OptionalJson(request): OptionalJson<ForkRequest>,
 ) -> Result<Response, ApiError> {
-    let session = agent.executor.session(&id)?;
-    let (copy, now) = to_the_end(async move { session.fork(request).await }).await??;
+    let executor = agent.executor.clone();
+    let (copy, now) =
+        to_the_end(async move { executor.fork_session(&id, request).await }).await??;
     Ok(created(now, copy.record()))
 }
 
@@ -301,7 +326,9 @@ pub(crate) async fn command(
     State(agent): AgentState,
     Path((id, command_id)): Path<(String, String)>,
 ) -> Result<axum::Json<CommandRecord>, ApiError> {
-    Ok(axum::Json(agent.executor.session(&id)?.command(&command_id)?.record()))
+    Ok(axum::Json(
+        agent.executor.session(&id)?.command(&command_id)?.record(),
+    ))
 }
 
 /// Read the output of a command.
@@ -318,7 +345,7 @@ pub(crate) async fn command(
     ),
     responses(
         (status = 200, description = "The output.", content(
-            (Vec<u8> = "application/octet-stream"),
+            (RawBytes = "application/octet-stream"),
             (OutputEvent = "text/event-stream", example = json!({
                 "stream": "stderr", "offset": 0, "data": "oops\n", "encoding": "utf8",
                 "at": "2026-01-01T00:00:00Z"

@@ -20,7 +20,9 @@ async fn take<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
 fn post(content_type: Option<&str>, body: impl Into<Body>) -> Request {
     let mut request = Request::new(body.into());
     if let Some(content_type) = content_type {
-        request.headers_mut().insert(header::CONTENT_TYPE, content_type.parse().unwrap());
+        request
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, content_type.parse().unwrap());
     }
     request
 }
@@ -31,19 +33,40 @@ async fn refused<T: DeserializeOwned + std::fmt::Debug>(body: &str) -> Problem {
 
 #[tokio::test]
 async fn takes_json_of_every_spelling() {
-    for content_type in
-        [None, Some("application/json"), Some("Application/JSON; charset=utf-8"), Some("a/b+json")]
-    {
+    for content_type in [
+        None,
+        Some("application/json"),
+        Some("Application/JSON; charset=utf-8"),
+        Some("a/b+json"),
+    ] {
         let request = post(content_type, r#"{"command":"true"}"#);
-        assert_eq!(take::<ExecRequest>(request).await.unwrap().command.as_deref(), Some("true"));
+        assert_eq!(
+            take::<ExecRequest>(request)
+                .await
+                .unwrap()
+                .command
+                .as_deref(),
+            Some("true")
+        );
     }
 }
 
 #[tokio::test]
 async fn refuses_another_content_type() {
-    for content_type in ["application/x-www-form-urlencoded", "text/plain", "json", "+json"] {
-        let problem = take::<ExecRequest>(post(Some(content_type), "{}")).await.unwrap_err();
-        assert_eq!(problem.code, ErrorCode::UnsupportedMediaType, "{content_type}");
+    for content_type in [
+        "application/x-www-form-urlencoded",
+        "text/plain",
+        "json",
+        "+json",
+    ] {
+        let problem = take::<ExecRequest>(post(Some(content_type), "{}"))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            problem.code,
+            ErrorCode::UnsupportedMediaType,
+            "{content_type}"
+        );
         assert!(problem.hint.is_some());
     }
 }
@@ -70,7 +93,12 @@ async fn points_to_a_wrong_value() {
         ("[]", ""),
     ] {
         let problem = refused::<ExecRequest>(body).await;
-        assert_eq!(problem.pointer.as_deref(), Some(pointer), "{body}: {}", problem.detail);
+        assert_eq!(
+            problem.pointer.as_deref(),
+            Some(pointer),
+            "{body}: {}",
+            problem.detail
+        );
     }
 }
 
@@ -83,24 +111,45 @@ async fn points_to_a_missing_field() {
 #[tokio::test]
 async fn says_where_json_is_broken() {
     let problem = refused::<ExecRequest>("{\n  \"command\": oops}").await;
-    assert!(problem.detail.contains("line 2 column 14"), "{}", problem.detail);
+    assert!(
+        problem.detail.contains("line 2 column 14"),
+        "{}",
+        problem.detail
+    );
     for body in ["", "{", "{}}", "{\"command\":\"\u{1}\"}"] {
         let problem = refused::<ExecRequest>(body).await;
         assert_eq!(problem.status, 400, "{body:?}");
     }
-    let problem = take::<ExecRequest>(post(None, &b"{\"command\":\"\xff\"}"[..])).await.unwrap_err();
+    let problem = take::<ExecRequest>(post(None, &b"{\"command\":\"\xff\"}"[..]))
+        .await
+        .unwrap_err();
     assert_eq!(problem.status, 400);
 }
 
 #[tokio::test]
 async fn an_optional_body_may_be_missing_but_not_wrong() {
     let kill = |body: &'static str, kind| async move {
-        OptionalJson::<KillRequest>::from_request(post(kind, body), &()).await.map(|k| k.0)
+        OptionalJson::<KillRequest>::from_request(post(kind, body), &())
+            .await
+            .map(|k| k.0)
     };
     // Clients set a content type for an empty body too.
-    assert_eq!(kill("", Some("text/plain")).await.unwrap(), KillRequest::default());
-    assert_eq!(kill(r#"{"grace_ms":1}"#, None).await.unwrap().grace_ms, Some(1));
-    assert_eq!(kill("{}", Some("text/plain")).await.unwrap_err().problem().status, 415);
+    assert_eq!(
+        kill("", Some("text/plain")).await.unwrap(),
+        KillRequest::default()
+    );
+    assert_eq!(
+        kill(r#"{"grace_ms":1}"#, None).await.unwrap().grace_ms,
+        Some(1)
+    );
+    assert_eq!(
+        kill("{}", Some("text/plain"))
+            .await
+            .unwrap_err()
+            .problem()
+            .status,
+        415
+    );
     assert!(kill(r#"{"grace":1}"#, None).await.is_err());
 }
 
@@ -109,7 +158,14 @@ async fn joins_a_body_in_pieces() {
     let pieces = [r#"{"com"#, "", r#"mand":"#, r#""true"}"#]
         .map(|piece| Ok::<_, std::io::Error>(Bytes::from_static(piece.as_bytes())));
     let body = Body::from_stream(stream::iter(pieces));
-    assert_eq!(take::<ExecRequest>(post(None, body)).await.unwrap().command.as_deref(), Some("true"));
+    assert_eq!(
+        take::<ExecRequest>(post(None, body))
+            .await
+            .unwrap()
+            .command
+            .as_deref(),
+        Some("true")
+    );
 }
 
 #[tokio::test]
@@ -121,12 +177,17 @@ async fn stops_reading_at_the_limit() {
         READ.fetch_add(1 << 20, Ordering::Relaxed);
         Ok::<_, std::io::Error>(Bytes::from(vec![b' '; 1 << 20]))
     });
-    let problem = take::<ExecRequest>(post(None, Body::from_stream(endless))).await.unwrap_err();
+    let problem = take::<ExecRequest>(post(None, Body::from_stream(endless)))
+        .await
+        .unwrap_err();
     assert_eq!(problem.code, ErrorCode::BodyTooLarge);
     assert!(READ.load(Ordering::Relaxed) <= JSON_BODY_LIMIT + (2 << 20));
     // One with a length is not read at all.
     let long = post(None, vec![b' '; JSON_BODY_LIMIT + 1]);
-    assert_eq!(take::<ExecRequest>(long).await.unwrap_err().code, ErrorCode::BodyTooLarge);
+    assert_eq!(
+        take::<ExecRequest>(long).await.unwrap_err().code,
+        ErrorCode::BodyTooLarge
+    );
     let mut fits = br#"{"command":"x"}"#.to_vec();
     fits.resize(JSON_BODY_LIMIT, b' ');
     assert!(take::<ExecRequest>(post(None, fits)).await.is_ok());
@@ -134,7 +195,10 @@ async fn stops_reading_at_the_limit() {
 
 #[tokio::test]
 async fn a_body_that_breaks_off_is_refused() {
-    let broken = stream::iter([Ok(Bytes::from_static(b"{}")), Err(std::io::Error::other("gone"))]);
+    let broken = stream::iter([
+        Ok(Bytes::from_static(b"{}")),
+        Err(std::io::Error::other("gone")),
+    ]);
     let problem = take::<BTreeMap<String, String>>(post(None, Body::from_stream(broken)))
         .await
         .unwrap_err();
@@ -149,7 +213,11 @@ struct Numbers {
 }
 
 async fn query(uri: &str) -> Result<Numbers, Problem> {
-    let (mut parts, ()) = http::Request::builder().uri(uri).body(()).unwrap().into_parts();
+    let (mut parts, ()) = http::Request::builder()
+        .uri(uri)
+        .body(())
+        .unwrap()
+        .into_parts();
     match Query::<Numbers>::from_request_parts(&mut parts, &()).await {
         Ok(Query(numbers)) => Ok(numbers),
         Err(error) => Err(error.problem().clone()),
@@ -160,11 +228,23 @@ async fn query(uri: &str) -> Result<Numbers, Problem> {
 async fn points_into_the_query() {
     assert_eq!(
         query("/?limit=3&follow=true").await.unwrap(),
-        Numbers { limit: Some(3), follow: Some(true) }
+        Numbers {
+            limit: Some(3),
+            follow: Some(true)
+        }
     );
-    for (uri, pointer) in [("/?limit=x", "/limit"), ("/?follow=1", "/follow"), ("/?limt=1", "/limt")] {
+    for (uri, pointer) in [
+        ("/?limit=x", "/limit"),
+        ("/?follow=1", "/follow"),
+        ("/?limt=1", "/limt"),
+    ] {
         let problem = query(uri).await.unwrap_err();
-        assert_eq!(problem.pointer.as_deref(), Some(pointer), "{uri}: {}", problem.detail);
+        assert_eq!(
+            problem.pointer.as_deref(),
+            Some(pointer),
+            "{uri}: {}",
+            problem.detail
+        );
         assert_eq!(problem.status, 400);
     }
 }

@@ -27,7 +27,9 @@ async fn again(keys: &Arc<Keys<u32>>, key: &str) -> u32 {
 
 /// Whether a future is not done when polled now.
 fn waits<F: Future>(future: Pin<&mut F>) -> bool {
-    future.poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    future
+        .poll(&mut Context::from_waker(Waker::noop()))
+        .is_pending()
 }
 
 #[tokio::test]
@@ -74,7 +76,10 @@ async fn makes_room_by_age_and_never_at_the_cost_of_those_in_flight() {
     let more = first(&keys, "more").await;
     assert_eq!(again(&keys, "new").await, 2);
     let much = first(&keys, "much").await;
-    assert!(matches!(keys.claim("too much", "POST /a").await, Claim::Full));
+    assert!(matches!(
+        keys.claim("too much", "POST /a").await,
+        Claim::Full
+    ));
     drop(much);
     let _fits = first(&keys, "fits").await;
     flying.answer(3);
@@ -105,10 +110,15 @@ async fn knows_a_body_by_its_digest() {
     let body = ticket.watch_body(Body::from("hello"));
     assert_eq!(body.collect().await.unwrap().to_bytes(), "hello");
     ticket.answer(1);
-    let Claim::Again(kept) = keys.claim("k", "POST /b").await else { panic!("not answered") };
+    let Claim::Again(kept) = keys.claim("k", "POST /b").await else {
+        panic!("not answered")
+    };
     assert_eq!(kept.target, "POST /a");
     assert_eq!(kept.digest, digest_of(Body::from("hello")).await.unwrap());
     assert_ne!(kept.digest, digest_of(Body::from("hallo")).await.unwrap());
     let pieces = futures_util::stream::iter(["he", "", "llo"].map(Ok::<_, std::io::Error>));
-    assert_eq!(kept.digest, digest_of(Body::from_stream(pieces)).await.unwrap());
+    assert_eq!(
+        kept.digest,
+        digest_of(Body::from_stream(pieces)).await.unwrap()
+    );
 }

@@ -10,7 +10,10 @@ use super::*;
 #[test]
 fn writes_an_event_on_three_lines() {
     let bytes = event("output", Some(7), &serde_json::json!({"data": "a\nb"})).unwrap();
-    assert_eq!(bytes, "id: 7\nevent: output\ndata: {\"data\":\"a\\nb\"}\n\n");
+    assert_eq!(
+        bytes,
+        "id: 7\nevent: output\ndata: {\"data\":\"a\\nb\"}\n\n"
+    );
     assert_eq!(event("x", None, &1).unwrap(), "event: x\ndata: 1\n\n");
 }
 
@@ -55,13 +58,24 @@ fn joins_a_character_across_pieces() {
     let mut holdback = Holdback::default();
     let euro = "€".as_bytes();
     let push = |holdback: &mut Holdback, offset: u64, data: &[u8]| {
-        holdback.push(Stream::Stdout, offset, Bytes::copy_from_slice(data), offset + data.len() as u64)
+        holdback.push(
+            Stream::Stdout,
+            offset,
+            Bytes::copy_from_slice(data),
+            offset + data.len() as u64,
+        )
     };
     assert_eq!(push(&mut holdback, 0, &euro[..1]), None);
     assert_eq!(holdback.safe_position(1), 0);
     assert_eq!(push(&mut holdback, 1, &euro[1..2]), None);
     assert_eq!(holdback.safe_position(2), 0);
-    assert_eq!(push(&mut holdback, 2, &euro[2..]), Some(Piece { offset: 0, data: euro.to_vec() }));
+    assert_eq!(
+        push(&mut holdback, 2, &euro[2..]),
+        Some(Piece {
+            offset: 0,
+            data: euro.to_vec()
+        })
+    );
     assert_eq!(holdback.safe_position(3), 3);
     assert_eq!(holdback.flush(Stream::Stdout), None);
 }
@@ -95,7 +109,13 @@ fn play(
         if let Some(piece) = piece {
             let Encoded { data, encoding } = Encoded::new(piece.data, Encoding::Auto);
             let bytes = Encoded::decode(&data, encoding).unwrap();
-            events.push((stream, piece.offset, bytes, encoding, holdback.safe_position(position)));
+            events.push((
+                stream,
+                piece.offset,
+                bytes,
+                encoding,
+                holdback.safe_position(position),
+            ));
         }
     };
     for (stream, offset, data) in log {

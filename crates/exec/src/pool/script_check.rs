@@ -65,7 +65,10 @@ impl Scanner<'_> {
                     }
                 }
                 b';' | b'|' | b'&' if !self.starts_with(b"&>") => {
-                    if before != Before::Command {
+                    if before != Before::Command
+                        || self.starts_with(b";&")
+                        || self.starts_with(b";;")
+                    {
                         return None;
                     }
                     before = self.operator(byte);
@@ -112,20 +115,29 @@ impl Scanner<'_> {
         while matches!(self.peek(), Some(b' ' | b'\t')) {
             self.skip(1);
         }
-        self.word()
+        // Here `#` starts a comment, and the target is missing.
+        if self.peek() == Some(b'#') {
+            return None;
+        }
+        self.word()?;
+        // A number right before the next redirection belongs to that one.
+        if matches!(self.peek(), Some(b'<' | b'>')) { None } else { Some(()) }
     }
 
     /// One word, which must not be empty.
     fn word(&mut self) -> Option<()> {
         let length = self.rest.len();
+        let mut is_name = true;
         while let Some(byte) = self.peek() {
+            // `name[` begins a subscript, which must end.
+            if byte == b'[' && is_name && self.rest.len() < length {
+                return None;
+            }
+            is_name = is_name && (byte.is_ascii_alphanumeric() || byte == b'_');
             match byte {
                 b' ' | b'\t' | b'\n' | b';' | b'|' | b'&' | b'<' | b'>' => break,
                 b'(' | b')' | b'`' => return None,
-                b'\\' => {
-                    self.rest.get(1)?;
-                    self.skip(2);
-                }
+                b'\\' => self.escape()?,
                 b'\'' => {
                     self.skip(1);
                     let end = self.rest.iter().position(|b| *b == b'\'')?;
@@ -139,6 +151,16 @@ impl Scanner<'_> {
         (self.rest.len() < length).then_some(())
     }
 
+    /// A backslash and what it quotes. A line continuation joins what stands around it to
+    /// something else, so it is left to a fresh shell.
+    fn escape(&mut self) -> Option<()> {
+        if *self.rest.get(1)? == b'\n' {
+            return None;
+        }
+        self.skip(2);
+        Some(())
+    }
+
     fn double_quotes(&mut self) -> Option<()> {
         self.skip(1);
         loop {
@@ -148,10 +170,7 @@ impl Scanner<'_> {
                     return Some(());
                 }
                 b'`' => return None,
-                b'\\' => {
-                    self.rest.get(1)?;
-                    self.skip(2);
-                }
+                b'\\' => self.escape()?,
                 b'$' => self.expansion()?,
                 _ => self.skip(1),
             }

@@ -53,14 +53,14 @@ impl ChannelRoot {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
-            openat(
+            let dir = openat(
                 rustix::fs::CWD,
                 fallback,
                 OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC,
                 Mode::empty(),
-            )
+            )?;
+            fchmod(&dir, mode).map(|()| dir)
         })?;
-        fchmod(&dir, Mode::from_raw_mode(0o711))?;
         Ok(Self { dir, next: AtomicU64::new(0) })
     }
 }

@@ -65,16 +65,6 @@ impl Snapshot {
         self.sections.get(n).map_or("", String::as_str)
     }
 
-    /// The working directory.
-    pub(crate) fn cwd(&self) -> Option<&str> {
-        self.dirs.first().map(String::as_str)
-    }
-
-    /// Whether the shell exits on errors; such a shell must not be given a status by `return`.
-    pub(crate) fn exits_on_error(&self) -> bool {
-        self.listed("SHELLOPTS").contains(&"errexit")
-    }
-
     fn listed(&self, variable: &str) -> Vec<&str> {
         let prefix = format!(" {variable}=\"");
         self.section(0)
@@ -236,8 +226,7 @@ mod tests {
         assert!(script.contains("builtin trap -- 'echo\nhi' SIGUSR1\n"));
         assert!(script.contains("shopt -s nullglob") && script.contains("shopt -u checkwinsize"));
         assert!(script.ends_with("builtin set -o errexit\n"));
-        assert!(snapshot.exits_on_error());
-        assert_eq!(snapshot.cwd(), Some("/tmp"));
+        assert!(script.contains("cd -- '/tmp'"));
     }
 
     #[test]
