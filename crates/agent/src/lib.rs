@@ -152,6 +152,21 @@ pub enum AgentError {
 }
 
 impl AgentError {
+    /// The code to exit with: 126 and 127 tell that the supervised command could not be run.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Command {
+                source: ExecError::ProgramNotFound { .. },
+                ..
+            } => 127,
+            Self::Command {
+                source: ExecError::ProgramNotExecutable { .. },
+                ..
+            } => 126,
+            _ => 125,
+        }
+    }
+
     /// What to do about it, when there is something to say.
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -86,7 +86,7 @@ fn options(arguments: AgentArguments) -> AgentOptions {
 }
 
 fn failure(error: &AgentError) -> Failure {
-    let failure = Failure::ours(error);
+    let failure = Failure::ours(error).code(error.exit_code());
     match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,

@@ -52,6 +52,11 @@ impl Failure {
         }
     }
 
+    pub(crate) fn code(mut self, code: u8) -> Self {
+        self.code = code;
+        self
+    }
+
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

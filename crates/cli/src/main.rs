@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Command::Version { json } => version(json),
         Command::Openapi => print(&sandshell_agent::openapi_json()),
     };
-    result.unwrap_or_else(|failure| failure.report())
+    result.unwrap_or_else(Failure::report)
 }
 
 /// Not for people: the spawner of a sandbox, started by the agent.

@@ -17,7 +17,7 @@ use crate::account::Account;
 use crate::host::{self, Host, Program};
 use crate::pool::Pool;
 use crate::pool::exec_shell::ExecShell;
-use crate::pool::script_check::surely_parses;
+use crate::pool::script_check::suits_waiting_shell;
 use crate::process::{self, ProcessHandle, Processes, ResultSpec, start_with_pipes};
 use crate::session::{
     Birth as SessionBirth, ChannelRoot, SessionHandle, Sessions, Shell, Snapshot,
@@ -349,7 +349,7 @@ impl Executor {
     }
 }
 
-/// The text of an exec that a waiting shell can run: default everything, and sure to parse.
+/// The text of an exec that a waiting shell can run: default everything, and a text that suits it.
 fn poolable(spec: &ProcessRequest) -> Option<&str> {
     let plain = spec.argv.is_none()
         && spec.cwd.is_none()
@@ -358,7 +358,7 @@ fn poolable(spec: &ProcessRequest) -> Option<&str> {
         && spec.shell.is_none()
         && spec.user.is_none()
         && spec.limits.is_none();
-    spec.command.as_deref().filter(|text| plain && surely_parses(text))
+    spec.command.as_deref().filter(|text| plain && suits_waiting_shell(text))
 }
 
 fn check_process(spec: &ProcessRequest) -> Result<(), ExecError> {

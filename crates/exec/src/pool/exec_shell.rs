@@ -24,11 +24,13 @@ const TEXT_FD: i32 = 31;
 
 /// Waits, takes the text into the variable where `bash -c` has it too, closes what is ours, and
 /// sets what a waiting shell has worn: the clock and `$_`.
-const BOOT: &str = "read -rn1 -u30 BASH_EXECUTION_STRING
-IFS= read -rd '' -u31 BASH_EXECUTION_STRING
-exec 30<&- 31<&-
-SECONDS=0
-: bash
+///
+/// One line, because the line numbers of the text count from the line of its `eval`.
+const BOOT: &str = "read -rn1 -u30 BASH_EXECUTION_STRING;\
+IFS= read -rd '' -u31 BASH_EXECUTION_STRING;\
+exec 30<&- 31<&-;\
+SECONDS=0;\
+: bash;\
 eval \"$BASH_EXECUTION_STRING\"";
 
 /// A waiting shell.

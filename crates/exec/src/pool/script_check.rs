@@ -1,4 +1,4 @@
-//! Whether a text surely parses as a shell script.
+//! Whether a text can be given to a waiting shell: it surely parses, and cannot see how it is run.
 //!
 //! `true` is a promise, checked against bash itself by the tests; `false` only means "not sure".
 //! It accepts simple commands, pipelines and lists of them with quotes, plain expansions and
@@ -15,6 +15,9 @@ const RESERVED: &[&[u8]] = &[
     b"coproc",
 ];
 
+/// Commands that can turn on tracing, which shows how deep the text is nested.
+const SHOWING_DEPTH: &[&[u8]] = &[b"set", b"shopt", b"eval", b"builtin", b"command"];
+
 /// What stands before the place we look at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
@@ -26,8 +29,8 @@ enum Before {
     Command,
 }
 
-/// Whether `text` surely parses.
-pub(crate) fn surely_parses(text: &str) -> bool {
+/// Whether `text` can be given to a waiting shell.
+pub(crate) fn suits_waiting_shell(text: &str) -> bool {
     text.len() <= MAX_LEN && Scanner { rest: text.as_bytes() }.script().is_some()
 }
 
@@ -81,7 +84,8 @@ impl Scanner<'_> {
                     let start = self.rest;
                     self.word()?;
                     let word = start.get(..start.len() - self.rest.len())?;
-                    if before != Before::Command && RESERVED.contains(&word) {
+                    let special = RESERVED.contains(&word) || SHOWING_DEPTH.contains(&word);
+                    if before != Before::Command && special {
                         return None;
                     }
                     before = Before::Command;
@@ -217,7 +221,7 @@ mod tests {
             "echo hi &>log",
             "FOO=1 env | cat",
         ] {
-            assert!(surely_parses(text), "{text:?}");
+            assert!(suits_waiting_shell(text), "{text:?}");
         }
     }
 
@@ -228,7 +232,7 @@ mod tests {
             "a ;; b", "; a", "a &&", "| a", "cat <<E\nE", "f() { :; }", "echo ${x", "echo ${x:-(}",
             "a > ", "> ;", "echo \\", "! true", "[[ a ]]", "a=(1 2)", "a && | b", "& a", "a & ; b",
         ] {
-            assert!(!surely_parses(text), "{text:?}");
+            assert!(!suits_waiting_shell(text), "{text:?}");
         }
     }
 
@@ -243,7 +247,7 @@ mod tests {
             " ", " ", " ", ">", ">>", "<", "2>&1", "&>", ">&", "<>", "#", "'", "\"", "(", ")", "`", "$(", "1", "-", "=", "~", "*", "?", "^", "%",
         ]), 0..14)) {
             let text = tokens.concat();
-            if surely_parses(&text) {
+            if suits_waiting_shell(&text) {
                 let status = std::process::Command::new("bash")
                     .args(["-n", "-c", "--", &text])
                     .env_clear()

@@ -22,12 +22,15 @@ pub(crate) struct Pump {
     err: Option<AsyncFd<OwnedFd>>,
     /// Made at the first byte: many commands write none.
     buffer: Vec<u8>,
+    /// A stream that ended had a writer before. A FIFO that nobody opened ends too.
+    had_writer: bool,
 }
 
 /// What a read found.
 enum Read {
     Bytes(usize),
     Nothing,
+    Interrupted,
     End,
 }
 
@@ -38,6 +41,7 @@ impl Pump {
             out: Some(reactor::watch(out, Interest::READABLE)?),
             err: Some(reactor::watch(err, Interest::READABLE)?),
             buffer: Vec::new(),
+            had_writer: false,
         })
     }
 
@@ -63,19 +67,9 @@ impl Pump {
         self.out.is_none() && self.err.is_none()
     }
 
-    /// Whether a writer has ever opened one of the streams. Only for FIFOs, before any read found
-    /// an end: asks the kernel, which remembers writers that have come and gone.
+    /// Whether any writer has ever opened one of the streams. For FIFOs, asked after a drain.
     pub(crate) fn was_opened(&self) -> bool {
-        let opened = |slot: &Option<AsyncFd<OwnedFd>>| match slot {
-            None => true,
-            Some(fd) => {
-                let mut asked = [PollFd::new(fd.get_ref(), PollFlags::IN)];
-                let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-                let _ = poll(&mut asked, Some(&now));
-                !asked.map(|a| a.revents()).iter().all(PollFlags::is_empty)
-            }
-        };
-        !self.buffer.is_empty() || opened(&self.out) || opened(&self.err)
+        self.had_writer || !self.is_closed()
     }
 
     /// How many streams someone still holds.
@@ -85,11 +79,11 @@ impl Pump {
 
     /// Moves what one read gives. Must be awaited to the end.
     pub(crate) async fn transfer(&mut self, stream: Stream, log: &OutputLog) {
-        match self.read(stream) {
+        match self.read(stream, read_when_ready) {
             Read::Bytes(n) => {
                 log.append(stream, self.buffer.get(..n).unwrap_or_default()).await;
             }
-            Read::Nothing => {}
+            Read::Nothing | Read::Interrupted => {}
             Read::End => self.close(stream),
         }
     }
@@ -98,10 +92,11 @@ impl Pump {
     pub(crate) async fn drain(&mut self, log: &OutputLog) {
         for stream in [Stream::Stdout, Stream::Stderr] {
             loop {
-                match self.read(stream) {
+                match self.read(stream, read_now) {
                     Read::Bytes(n) => {
                         log.append(stream, self.buffer.get(..n).unwrap_or_default()).await;
                     }
+                    Read::Interrupted => {}
                     Read::Nothing => break,
                     Read::End => {
                         self.close(stream);
@@ -113,13 +108,25 @@ impl Pump {
     }
 
     fn close(&mut self, stream: Stream) {
-        match stream {
-            Stream::Stdout => self.out = None,
-            Stream::Stderr => self.err = None,
+        let ended = match stream {
+            Stream::Stdout => self.out.take(),
+            Stream::Stderr => self.err.take(),
+        };
+        // The kernel hangs up only on a reader that has seen a writer come and go.
+        if let Some(fd) = ended {
+            let mut asked = [PollFd::new(fd.get_ref(), PollFlags::empty())];
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let _ = poll(&mut asked, Some(&now));
+            let [asked] = asked;
+            self.had_writer |= asked.revents().contains(PollFlags::HUP);
         }
     }
 
-    fn read(&mut self, stream: Stream) -> Read {
+    fn read(
+        &mut self,
+        stream: Stream,
+        read_fd: fn(&AsyncFd<OwnedFd>, &mut [u8]) -> std::io::Result<usize>,
+    ) -> Read {
         let slot = match stream {
             Stream::Stdout => &self.out,
             Stream::Stderr => &self.err,
@@ -128,7 +135,7 @@ impl Pump {
         if self.buffer.is_empty() {
             // Most streams end without a byte: ask with a small buffer first.
             let mut probe = [0; 4096];
-            return match read_fd(fd, &mut probe) {
+            return match classify(read_fd(fd, &mut probe)) {
                 Read::Bytes(n) => {
                     self.buffer = vec![0; READ_SIZE];
                     if let (Some(to), Some(from)) = (self.buffer.get_mut(..n), probe.get(..n)) {
@@ -139,26 +146,33 @@ impl Pump {
                 other => other,
             };
         }
-        read_fd(fd, &mut self.buffer)
+        classify(read_fd(fd, &mut self.buffer))
     }
 }
 
-fn read_fd(fd: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> Read {
-    loop {
-        match rustix::io::read(fd.get_ref(), &mut *buffer) {
-            Ok(0) => return Read::End,
-            Ok(n) => return Read::Bytes(n),
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => {
-                // Tells the reactor to wait for the next edge.
-                let _ = fd.try_io(Interest::READABLE, |_| {
-                    Err::<(), _>(std::io::ErrorKind::WouldBlock.into())
-                });
-                return Read::Nothing;
-            }
+/// Reads after the reactor said so, and tells it when there was nothing. The read must happen inside
+/// `try_io`: between a read outside and the telling, an edge could come and be wiped away.
+fn read_when_ready(fd: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    fd.try_io(Interest::READABLE, |fd| Ok(rustix::io::read(fd, buffer)?))
+}
+
+/// Reads whatever the reactor knows; tells it nothing.
+fn read_now(fd: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    Ok(rustix::io::read(fd.get_ref(), buffer)?)
+}
+
+fn classify(read: std::io::Result<usize>) -> Read {
+    match read {
+        Ok(0) => Read::End,
+        Ok(n) => Read::Bytes(n),
+        // Interrupted is asked again at once, because the stream is still ready.
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::AGAIN) => Read::Nothing,
+            Some(Errno::INTR) => Read::Interrupted,
             // A pipe gives no other error; if one does, there is nothing more to be had from it.
-            Err(_) => return Read::End,
-        }
+            _ if error.kind() == std::io::ErrorKind::WouldBlock => Read::Nothing,
+            _ => Read::End,
+        },
     }
 }
 

@@ -242,8 +242,7 @@ impl Owner {
                 biased;
                 message = self.shell.line.message() => match message {
                     Message::Done { seq, status, cwd } if seq == self.seq => {
-                        if pump.was_opened() { break Over::Done { status, cwd }; }
-                        break Over::NeverStarted;
+                        break Over::Done { status, cwd };
                     }
                     _ => {}
                 },
@@ -290,8 +289,12 @@ impl Owner {
         };
         pump.drain(command.log()).await;
         run.left_running = pump.open_streams();
+        let opened = pump.was_opened();
         run.pump = Some(pump);
-        over
+        match over {
+            Over::Done { .. } if !opened => Over::NeverStarted,
+            over => over,
+        }
     }
 
     /// Settles what the end of a command means for the session, then publishes its result.

@@ -166,36 +166,33 @@ impl Line {
             if let Some(message) = self.parse() {
                 return message;
             }
-            if self.read_available().is_none() {
+            let mut buffer = [0; 1024];
+            let read = match self.socket.readable().await {
+                // Inside `try_io`, so that an edge between the read and the clearing is not lost.
+                Ok(mut ready) => {
+                    ready.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), &mut buffer)?))
+                }
+                Err(error) => Ok(Err(error)),
+            };
+            match read {
+                Ok(Ok(n @ 1..)) => {
+                    self.incoming.extend_from_slice(buffer.get(..n).unwrap_or_default());
+                }
+                Ok(Err(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 // End of file: the shell is ending, its exit tells the rest.
-                return std::future::pending().await;
-            }
-            if let Some(message) = self.parse() {
-                return message;
-            }
-            if let Ok(mut ready) = self.socket.readable().await {
-                ready.retain_ready();
+                Ok(_) => return std::future::pending().await,
+                Err(_would_block) => {}
             }
         }
     }
 
-    /// Reads what is there; `None` at the end of file.
-    fn read_available(&mut self) -> Option<()> {
+    /// After its end: takes in the messages it sent before.
+    pub(super) fn last_words(&mut self) -> Vec<Message> {
         let mut buffer = [0; 4096];
-        loop {
-            match rustix::io::read(self.socket.get_ref(), &mut buffer) {
-                Ok(0) => return None,
-                Ok(n) => self.incoming.extend_from_slice(buffer.get(..n).unwrap_or_default()),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    let _ = self.socket.try_io(Interest::READABLE, |_| {
-                        Err::<(), _>(std::io::ErrorKind::WouldBlock.into())
-                    });
-                    return Some(());
-                }
-                Err(_) => return None,
-            }
+        while let Ok(n @ 1..) = rustix::io::read(self.socket.get_ref(), &mut buffer) {
+            self.incoming.extend_from_slice(buffer.get(..n).unwrap_or_default());
         }
+        std::iter::from_fn(|| self.parse()).collect()
     }
 
     /// Takes one whole message off what was read. Whatever is not one is skipped: a command can
@@ -246,11 +243,5 @@ impl Line {
     /// Number of the command whose state is saved.
     pub(super) fn saved(&self) -> Option<u64> {
         self.saved
-    }
-
-    /// After its end: takes in the messages it sent before.
-    pub(super) fn last_words(&mut self) -> Vec<Message> {
-        let _ = self.read_available();
-        std::iter::from_fn(|| self.parse()).collect()
     }
 }

@@ -1,0 +1,179 @@
+//! The benchmark: the floor and us in one run.
+//!
+//! `sandshell-bench [--quick] [--json FILE] [--no-bars] [SECTION…]`. The agent is the `sandshell`
+//! next to this program, or `$SANDSHELL_BIN`. Latencies are taken in five runs, each a run of the
+//! floor followed by one of ours, so that both see the same machine.
+//!
+//! Everything but the in-process section runs on one thread, and that section comes last: the
+//! floor is measured from a process as small as can be.
+#![allow(
+    clippy::cast_precision_loss,
+    reason = "figures are far below 2^52, and are rounded for people anyway"
+)]
+
+mod exec;
+mod floor;
+mod inside;
+mod interrupt;
+mod kill;
+mod measure;
+mod memory;
+mod output;
+mod report;
+mod sessions;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use sandshell_isolate::LaunchOptions;
+use sandshell_isolate::launch::{launch, parse_init_arguments};
+use sandshell_testkit::Agent;
+
+use crate::measure::RUNS;
+use crate::report::Report;
+
+const SECTIONS: [&str; 8] = [
+    "floor",
+    "http",
+    "many",
+    "output",
+    "interrupt",
+    "kill",
+    "memory",
+    "in-process",
+];
+
+fn main() -> Result<ExitCode> {
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == "init") {
+        return init(words);
+    }
+    let options = Options::parse(std::env::args().skip(1))?;
+    let report = measure(&options)?;
+    report.print(options.bars)?;
+    if let Some(path) = &options.json {
+        report.write_json(path)?;
+    }
+    let failed = options.bars && !report.all_bars_met();
+    Ok(ExitCode::from(u8::from(failed)))
+}
+
+/// The in-process section starts its spawner from this program, as the agent does from its own.
+fn init(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
+    let words: Vec<OsString> = words.collect();
+    if words.first().is_some_and(|word| word == "--probe") {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let options = parse_init_arguments(words.into_iter()).context("not started by hand")?;
+    let socket = sandshell_sys::packet::inherited(sandshell_isolate::init::SOCKET_FD)
+        .context("not started by hand")?;
+    sandshell_isolate::init::run(&socket, &options)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Debug)]
+struct Options {
+    quick: bool,
+    bars: bool,
+    json: Option<PathBuf>,
+    sections: Vec<String>,
+}
+
+impl Options {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
+        let mut options = Self {
+            quick: false,
+            bars: true,
+            json: None,
+            sections: Vec::new(),
+        };
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--quick" => options.quick = true,
+                "--no-bars" => options.bars = false,
+                "--json" => options.json = Some(words.next().context("--json FILE")?.into()),
+                name if SECTIONS.contains(&name) => options.sections.push(word),
+                _ => bail!("{word:?} is neither a flag nor one of {SECTIONS:?}"),
+            }
+        }
+        Ok(options)
+    }
+
+    fn wants(&self, section: &str) -> bool {
+        self.sections.is_empty() || self.sections.iter().any(|name| name == section)
+    }
+
+    /// `full`, or a tenth of it for a quick look.
+    fn count(&self, full: usize) -> usize {
+        if self.quick { full.div_ceil(10) } else { full }
+    }
+}
+
+fn measure(options: &Options) -> Result<Report> {
+    let mut report = Report::default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    latencies(options, &mut report, &runtime)?;
+    runtime.block_on(sections(options, &mut report))?;
+    drop(runtime);
+    if options.wants("in-process") {
+        let init = launch(LaunchOptions::default())?;
+        inside::run(&mut report, init, options.count(500))?;
+    }
+    report.finish();
+    Ok(report)
+}
+
+fn latencies(
+    options: &Options,
+    report: &mut Report,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<()> {
+    let http = options.wants("http");
+    if !http && !options.wants("floor") && !options.wants("in-process") {
+        return Ok(());
+    }
+    let agent = http.then(Agent::start);
+    let client = agent.as_ref().map(Agent::client);
+    for _ in 0..RUNS {
+        floor::run(report, options.count(500))?;
+        if let Some(client) = &client {
+            runtime.block_on(async {
+                sessions::run(report, client, options.count(500)).await?;
+                exec::run(report, client, options.count(500)).await
+            })?;
+        }
+    }
+    if http {
+        sessions::judge(report);
+        exec::judge(report);
+    }
+    Ok(())
+}
+
+/// What is not compared with the floor. Each has an agent of its own.
+async fn sections(options: &Options, report: &mut Report) -> Result<()> {
+    if options.wants("many") {
+        sessions::many(report, &Agent::start()).await?;
+    }
+    if options.wants("output") {
+        let agent = Agent::builder().args(["--log-bytes", output::LOG_BYTES]).start();
+        let runs = if options.quick { 1 } else { 3 };
+        output::run(report, &agent, runs, options.quick).await?;
+    }
+    if options.wants("interrupt") {
+        let agent = Agent::start();
+        interrupt::run(report, &agent.client(), options.count(120)).await?;
+    }
+    if options.wants("kill") {
+        let agent = Agent::start();
+        kill::run(report, &agent.client(), options.count(RUNS)).await?;
+    }
+    if options.wants("memory") {
+        memory::run(report, &Agent::start()).await?;
+    }
+    Ok(())
+}

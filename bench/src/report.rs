@@ -1,0 +1,250 @@
+//! Rows, bars, the table and the JSON.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::measure::{Run, median, smallest};
+
+/// One line of the table.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Row {
+    section: &'static str,
+    name: String,
+    unit: &'static str,
+    /// Every run: its median for a latency, else the figure itself.
+    runs: Vec<f64>,
+    /// The median of the runs.
+    median: f64,
+    /// For a latency: the p99 of each run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    p99_runs: Vec<f64>,
+    /// For a latency: the p99 of the best run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    p99: Option<f64>,
+    /// The row of the floor it is compared with, and how many times that it takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio: Option<(String, f64)>,
+}
+
+/// A promise and what became of it.
+#[derive(Debug, Clone, Serialize)]
+struct Bar {
+    name: String,
+    value: f64,
+    limit: f64,
+    /// `<=` or `>=`.
+    relation: &'static str,
+    met: bool,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Report {
+    machine: Machine,
+    rows: Vec<Row>,
+    bars: Vec<Bar>,
+}
+
+/// Where and when it was measured.
+#[derive(Debug, Serialize)]
+struct Machine {
+    kernel: String,
+    processors: usize,
+    processor: String,
+    load_before: String,
+    load_after: String,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        let processor = read("/proc/cpuinfo")
+            .lines()
+            .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+            .map_or_else(String::new, |(_, name)| name.to_owned());
+        Self {
+            kernel: read("/proc/sys/kernel/osrelease"),
+            processors: std::thread::available_parallelism().map_or(0, usize::from),
+            processor,
+            load_before: read("/proc/loadavg"),
+            load_after: String::new(),
+        }
+    }
+}
+
+impl Report {
+    /// Adds one run of a latency row, which is made by its first run.
+    pub(crate) fn add_run(&mut self, section: &'static str, name: &str, run: Run) {
+        let row = self.row_mut(section, name, "ms");
+        row.runs.push(run.p50);
+        row.p99_runs.push(run.p99);
+        row.median = median(&row.runs);
+        row.p99 = Some(smallest(&row.p99_runs));
+        let p50 = run.p50;
+        progress(&format!("{section}: {name}: p50 {p50:.3} p99 {:.3} ms", run.p99));
+    }
+
+    /// Adds a figure to a row.
+    pub(crate) fn add(&mut self, section: &'static str, name: &str, unit: &'static str, value: f64) {
+        let row = self.row_mut(section, name, unit);
+        row.runs.push(value);
+        row.median = median(&row.runs);
+        progress(&format!("{section}: {name}: {value:.3} {unit}"));
+    }
+
+    fn row_mut(&mut self, section: &'static str, name: &str, unit: &'static str) -> &mut Row {
+        let at = self
+            .rows
+            .iter()
+            .position(|row| row.section == section && row.name == name);
+        let at = at.unwrap_or_else(|| {
+            self.rows.push(Row {
+                section,
+                name: name.to_owned(),
+                unit,
+                runs: Vec::new(),
+                median: f64::NAN,
+                p99_runs: Vec::new(),
+                p99: None,
+                ratio: None,
+            });
+            self.rows.len() - 1
+        });
+        // Just found or just pushed.
+        &mut self.rows[at]
+    }
+
+    /// Compares a row with one of the floor; gives the ratio of their medians.
+    pub(crate) fn compare(&mut self, section: &'static str, name: &str, floor: &str) -> f64 {
+        let ratio = self.median(section, name) / self.median("floor", floor);
+        self.row_mut(section, name, "ms").ratio = Some((floor.to_owned(), ratio));
+        ratio
+    }
+
+    pub(crate) fn median(&self, section: &str, name: &str) -> f64 {
+        self.find(section, name).map_or(f64::NAN, |row| row.median)
+    }
+
+    pub(crate) fn p99(&self, section: &str, name: &str) -> f64 {
+        self.find(section, name)
+            .and_then(|row| row.p99)
+            .unwrap_or(f64::NAN)
+    }
+
+    pub(crate) fn runs(&self, section: &str, name: &str) -> &[f64] {
+        self.find(section, name).map_or(&[], |row| &row.runs)
+    }
+
+    fn find(&self, section: &str, name: &str) -> Option<&Row> {
+        self.rows
+            .iter()
+            .find(|row| row.section == section && row.name == name)
+    }
+
+    pub(crate) fn at_most(&mut self, name: &str, value: f64, limit: f64) {
+        self.bar(name, value, limit, "<=", value <= limit);
+    }
+
+    pub(crate) fn at_least(&mut self, name: &str, value: f64, limit: f64) {
+        self.bar(name, value, limit, ">=", value >= limit);
+    }
+
+    fn bar(&mut self, name: &str, value: f64, limit: f64, relation: &'static str, met: bool) {
+        self.bars.push(Bar {
+            name: name.to_owned(),
+            value,
+            limit,
+            relation,
+            met,
+        });
+    }
+
+    pub(crate) fn all_bars_met(&self) -> bool {
+        self.bars.iter().all(|bar| bar.met)
+    }
+
+    /// Notes the end of the measurements.
+    pub(crate) fn finish(&mut self) {
+        self.machine.load_after = read("/proc/loadavg");
+    }
+
+    pub(crate) fn write_json(&self, path: &Path) -> Result<()> {
+        std::fs::write(path, serde_json::to_string_pretty(self)? + "\n")?;
+        Ok(())
+    }
+
+    /// Writes the table, and the bars unless they are switched off, to stdout.
+    pub(crate) fn print(&self, with_bars: bool) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        let machine = &self.machine;
+        writeln!(
+            out,
+            "\nLinux {}, {} × {}\nload before {}, after {}\n\np99 is that of the run with the \
+             lowest; × is to the row of the floor, measured in turn with it.\n",
+            machine.kernel,
+            machine.processors,
+            machine.processor,
+            machine.load_before,
+            machine.load_after
+        )?;
+        writeln!(
+            out,
+            "| {:<10} | {:<42} | {:>9} | {:>9} | {:>6} | unit | runs",
+            "section", "what", "median", "p99", "×"
+        )?;
+        writeln!(out, "|---|---|---:|---:|---:|---|---|")?;
+        for row in &self.rows {
+            let p99 = row.p99.map_or_else(String::new, figure);
+            let ratio = row
+                .ratio
+                .as_ref()
+                .map_or_else(String::new, |(_, ratio)| format!("{ratio:.2}"));
+            let runs: Vec<String> = row.runs.iter().copied().map(figure).collect();
+            writeln!(
+                out,
+                "| {:<10} | {:<42} | {:>9} | {p99:>9} | {ratio:>6} | {:<4} | {} |",
+                row.section,
+                row.name,
+                figure(row.median),
+                row.unit,
+                runs.join(" ")
+            )?;
+        }
+        writeln!(out)?;
+        if with_bars {
+            for bar in &self.bars {
+                let verdict = if bar.met { "PASS" } else { "FAIL" };
+                let (value, limit) = (figure(bar.value), figure(bar.limit));
+                writeln!(
+                    out,
+                    "{verdict}  {:<58} {value:>9} {} {limit}",
+                    bar.name, bar.relation
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Three digits that matter, without an exponent.
+fn figure(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 || value.fract() == 0.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// Says on stderr what has just been measured.
+#[expect(clippy::print_stderr, reason = "a benchmark of minutes shows where it is")]
+fn progress(text: &str) {
+    eprintln!("{text}");
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path)
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}

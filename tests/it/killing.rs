@@ -1,0 +1,369 @@
+//! Promise 3: kill means gone.
+
+use std::time::Duration;
+
+use sandshell_client::types::{
+    ErrorCode, ExecRequest, KillReply, KillRequest, ProcessId, ProcessRequest, ProcessState,
+    RestartMode, RestartPolicy, SignalRequest, SignalScope,
+};
+use sandshell_client::{Client, ProcessFilter};
+use sandshell_testkit::{Agent, AgentBuilder, UnprivilegedUser, alive_with_marker, wait_until_gone};
+
+use crate::calls::{
+    Shell, code_of, exec_of, in_time, marker, process_of, start, text, wait_for_exit, wait_for_text,
+};
+
+/// Each kind 40 times: plain, in a session of its own, double-forked, deaf to TERM, stopped. Each
+/// process writes a dot when it is as it is to be; the stopped ones are reported by their parent.
+fn tree(marker: &str) -> String {
+    format!(
+        "m={marker}
+        deaf='trap \"\" TERM INT HUP; echo dot; while :; do read -t 1000 <> <(:); done'
+        for i in {{1..40}}; do
+            bash -c 'echo dot; exec sleep 1000' $m &
+            setsid bash -c 'echo dot; exec sleep 1000' $m &
+            (setsid bash -c '(bash -c \"echo dot; exec sleep 1000\" $0 &) ; exit' $m &)
+            setsid bash -c \"$deaf\" $m &
+            bash -c 'kill -STOP $$; sleep 1000' $m & stopped+=($!)
+        done
+        for pid in ${{stopped[@]}}; do
+            until grep -q '^State:.T' /proc/$pid/status; do :; done; echo dot
+        done
+        wait; # {marker}"
+    )
+}
+
+const TREE_SIZE: usize = 200;
+
+async fn start_tree(client: &Client, marker: &str, command: &str) -> ProcessId {
+    let mut request = process_of(command);
+    // The marker in the environment is what survives every exec.
+    request.env = crate::calls::env(&[("MARKER", Some(marker))]);
+    let id = start(client, &request).await;
+    let dots = format!("(?s)(dot\\s*){{{TREE_SIZE}}}");
+    let request = sandshell_client::types::WaitRequest {
+        log: Some(sandshell_client::types::LogCondition {
+            pattern: dots,
+            regex: true,
+            stream: None,
+        }),
+        timeout_ms: Some(15_000),
+        ..Default::default()
+    };
+    let reply = in_time(client.wait_process(&id, &request)).await.unwrap();
+    assert!(!reply.timed_out, "the tree did not come up");
+    assert!(alive_with_marker(marker).len() >= TREE_SIZE);
+    id
+}
+
+async fn kill(client: &Client, id: &ProcessId, grace_ms: u64) -> KillReply {
+    let request = KillRequest { grace_ms: Some(grace_ms) };
+    in_time(client.kill_process(id, &request)).await.unwrap()
+}
+
+async fn a_tree_is_gone_after_a_kill(agent: AgentBuilder, method: Option<&str>) {
+    let agent = agent.start();
+    let client = agent.client();
+    for grace in [0, 200] {
+        let marker = marker();
+        let id = start_tree(&client, &marker, &tree(&marker)).await;
+        let reply = kill(&client, &id, grace).await;
+        let alive = alive_with_marker(&marker);
+        assert_eq!(alive, Vec::<i32>::new(), "alive after {reply:?}");
+        assert_eq!(reply.survivors, []);
+        assert!(reply.killed as usize >= TREE_SIZE, "{reply:?}");
+        if let Some(method) = method {
+            assert_eq!(reply.method, method);
+        } else {
+            assert!(matches!(reply.method.as_str(), "cgroup_kill" | "subreaper_walk"), "{reply:?}");
+        }
+        let record = client.process(&id).await.unwrap();
+        assert_eq!(record.state, ProcessState::Exited);
+        let expected = if grace == 0 { "SIGKILL" } else { "SIGTERM" };
+        assert_eq!(record.signal.as_deref(), Some(expected));
+        // A second kill finds nothing.
+        assert_eq!(kill(&client, &id, grace).await.method, "already_ended");
+    }
+}
+
+#[tokio::test]
+async fn a_tree_is_gone_after_a_kill_by_whatever_there_is() {
+    a_tree_is_gone_after_a_kill(Agent::builder(), None).await;
+}
+
+#[tokio::test]
+async fn a_tree_is_gone_after_a_kill_without_cgroup() {
+    let agent = Agent::builder().args(["--without", "cgroup"]);
+    a_tree_is_gone_after_a_kill(agent, Some("subreaper_walk")).await;
+}
+
+#[tokio::test]
+async fn a_tree_is_gone_after_a_kill_without_cgroup_and_pid_namespace() {
+    let agent = Agent::builder().args(["--without", "cgroup,pid-namespace"]);
+    a_tree_is_gone_after_a_kill(agent, Some("subreaper_walk")).await;
+}
+
+#[tokio::test]
+async fn a_tree_is_gone_after_a_kill_where_clone3_is_refused() {
+    let agent = Agent::builder().args(["--without", "clone3,pid-namespace"]);
+    a_tree_is_gone_after_a_kill(agent, Some("subreaper_walk")).await;
+}
+
+#[tokio::test]
+async fn a_tree_of_an_unprivileged_agent_is_gone_after_a_kill() {
+    let Some(user) = UnprivilegedUser::get() else {
+        return skip("this test does not run as root, so there are no rights to give up");
+    };
+    a_tree_is_gone_after_a_kill(Agent::builder().run_as(user), None).await;
+}
+
+#[tokio::test]
+async fn a_tree_of_an_unprivileged_agent_without_a_pid_namespace_is_gone_after_a_kill() {
+    let Some(user) = UnprivilegedUser::get() else {
+        return skip("this test does not run as root, so there are no rights to give up");
+    };
+    let agent = Agent::builder().run_as(user).args(["--without", "clone3,pid-namespace"]);
+    a_tree_is_gone_after_a_kill(agent, Some("subreaper_walk")).await;
+}
+
+#[expect(clippy::print_stderr, reason = "a skipped test says why")]
+fn skip(reason: &str) {
+    eprintln!("skipped: {reason}");
+}
+
+#[tokio::test]
+async fn a_fork_bomb_is_gone_after_a_kill() {
+    let agent = Agent::start();
+    let client = agent.client();
+    if agent.log().contains("no cgroup for commands") {
+        return skip("there is no cgroup v2 to be written to");
+    }
+    let marker = marker();
+    // Every process makes two and ends, in sessions of their own; a limit on the user's or the
+    // machine's behalf is not needed, because a token pipe lets only 250 live at a time.
+    let bomb = "mkfifo \"$D/tokens\"; exec 9<>\"$D/tokens\"
+        for i in {1..250}; do echo; done >&9
+        export B='echo -n x; read -t 20 -u 9 || exit; setsid bash -c \"$B\" & read -t 20 -u 9 || exit; setsid bash -c \"$B\" & wait -n; echo >&9; echo >&9'
+        setsid bash -c \"$B\" & setsid bash -c \"$B\" & wait";
+    let dir = agent.work_dir().display().to_string();
+    let mut request = process_of(bomb);
+    request.env = crate::calls::env(&[("MARKER", Some(&marker)), ("D", Some(&dir))]);
+    let id = start(&client, &request).await;
+    wait_for_text(&client, &id, &"x".repeat(100)).await;
+    let begun = std::time::Instant::now();
+    let reply = kill(&client, &id, 0).await;
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert_eq!(alive_with_marker(&marker), Vec::<i32>::new(), "{reply:?}");
+    assert_eq!((reply.method.as_str(), reply.survivors.len()), ("cgroup_kill", 0));
+}
+
+#[tokio::test]
+async fn grace_lets_a_process_end_by_itself() {
+    let agent = Agent::start();
+    let client = agent.client();
+    let id = start(
+        &client,
+        &process_of("trap 'echo bye; exit 7' TERM; echo up; while :; do read -t 1000 <> <(:); done"),
+    )
+    .await;
+    wait_for_text(&client, &id, "up").await;
+    let begun = std::time::Instant::now();
+    let reply = kill(&client, &id, 10_000).await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "grace is waited out: {reply:?}");
+    assert_eq!((reply.method.as_str(), reply.survivors.len()), ("term", 0));
+    let record = wait_for_exit(&client, &id).await.process;
+    assert_eq!((record.exit_code, record.signal), (Some(7), None));
+    wait_for_text(&client, &id, "bye").await;
+}
+
+#[tokio::test]
+async fn a_kill_reaches_what_an_ended_process_left_behind() {
+    for without in [None, Some("cgroup"), Some("cgroup,pid-namespace")] {
+        let agent = without
+            .map_or(Agent::builder(), |parts| Agent::builder().args(["--without", parts]))
+            .start();
+        let client = agent.client();
+        let marker = marker();
+        let command = format!("(setsid bash -c 'echo up; exec sleep 1000' &) ; exit 3 # {marker}");
+        let mut request = process_of(&command);
+        request.env = crate::calls::env(&[("MARKER", Some(&marker))]);
+        let id = start(&client, &request).await;
+        assert_eq!(wait_for_exit(&client, &id).await.process.exit_code, Some(3));
+        assert_eq!(alive_with_marker(&marker).len(), 1, "{without:?}");
+        let reply = kill(&client, &id, 0).await;
+        assert_eq!(alive_with_marker(&marker), Vec::<i32>::new(), "{without:?}: {reply:?}");
+        assert_eq!((reply.killed, reply.survivors.len()), (1, 0));
+        let record = client.process(&id).await.unwrap();
+        assert_eq!(record.exit_code, Some(3), "the end of the process itself stands");
+    }
+}
+
+#[tokio::test]
+async fn a_kill_reaches_what_earlier_runs_of_a_restarted_process_left_behind() {
+    let agent = Agent::start();
+    let client = agent.client();
+    let marker = marker();
+    let mut request = process_of("setsid sleep 1000 & echo run; [ -e $F ] && exec sleep 1000; >$F; exit 1");
+    let file = agent.work_dir().join("ran").display().to_string();
+    request.env = crate::calls::env(&[("MARKER", Some(&marker)), ("F", Some(&file))]);
+    request.restart =
+        Some(RestartPolicy { mode: RestartMode::Always, backoff_ms: Some(1), max_restarts: None });
+    let id = start(&client, &request).await;
+    let request = sandshell_client::types::WaitRequest {
+        log: Some(sandshell_client::types::LogCondition {
+            pattern: "run\nrun".to_owned(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    in_time(client.wait_process(&id, &request)).await.unwrap();
+    let reply = kill(&client, &id, 0).await;
+    let alive = alive_with_marker(&marker);
+    assert_eq!(alive, Vec::<i32>::new(), "{reply:?}");
+}
+
+#[tokio::test]
+async fn a_kill_that_meets_a_restart_ends_it_too() {
+    let agent = Agent::start();
+    let client = agent.client();
+    for _ in 0..30 {
+        let marker = marker();
+        // Ends at once three times, then stays.
+        let mut request = process_of("echo x >>$F; [ $(wc -l <$F) -gt 3 ] && exec sleep 1000");
+        let file = agent.work_dir().join(&marker).display().to_string();
+        request.env = crate::calls::env(&[("MARKER", Some(&marker)), ("F", Some(&file))]);
+        request.restart = Some(RestartPolicy {
+            mode: RestartMode::Always,
+            backoff_ms: Some(1),
+            max_restarts: None,
+        });
+        let id = start(&client, &request).await;
+        let reply = kill(&client, &id, 0).await;
+        assert_eq!(client.process(&id).await.unwrap().state, ProcessState::Exited);
+        assert_eq!(alive_with_marker(&marker), Vec::<i32>::new(), "{reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn delete_kills_and_forgets() {
+    let agent = Agent::start();
+    let client = agent.client();
+    let marker = marker();
+    let id = start_tree(&client, &marker, &tree(&marker)).await;
+    in_time(client.delete_process(&id)).await.unwrap();
+    assert_eq!(alive_with_marker(&marker), Vec::<i32>::new());
+    assert_eq!(code_of(client.process(&id).await), ErrorCode::ProcessNotFound);
+    let list = client.list_processes(&ProcessFilter::default()).await.unwrap();
+    assert_eq!(list.items, []);
+}
+
+#[tokio::test]
+async fn the_end_of_a_session_is_the_end_of_all_it_started() {
+    for without in [None, Some("cgroup"), Some("cgroup,pid-namespace")] {
+        let agent = without
+            .map_or(Agent::builder(), |parts| Agent::builder().args(["--without", parts]))
+            .start();
+        let shell = Shell::new(&agent).await;
+        let marker = marker();
+        shell.out(&format!("export MARKER={marker}")).await;
+        let command = "for i in 1 2 3; do sleep 1000 & setsid sleep 1000 & (setsid sleep 1000 &); done";
+        shell.out(command).await;
+        // What a replaced shell left behind belongs to the session too.
+        let result = shell.run("(trap '' TERM; sleep 1000) & disown; exit 4").await;
+        assert_eq!((result.exit_code, result.session_state.as_str()), (4, "restored"));
+        shell.out("sleep 1000 &").await;
+        in_time(shell.client.delete_session(&shell.id)).await.unwrap();
+        assert_eq!(alive_with_marker(&marker), Vec::<i32>::new(), "{without:?}");
+        assert_eq!(code_of(shell.client.session(&shell.id).await), ErrorCode::SessionNotFound);
+    }
+}
+
+#[tokio::test]
+async fn deleting_a_busy_session_ends_its_command() {
+    let agent = Agent::start();
+    let shell = Shell::new(&agent).await;
+    let marker = marker();
+    let mut running = shell.go(&format!("MARKER={marker} sleep 1000 | cat; :")).await;
+    in_time(shell.client.delete_session(&shell.id)).await.unwrap();
+    assert_eq!(alive_with_marker(&marker), Vec::<i32>::new());
+    running.heard.to_the_end(&mut running.events).await;
+    let over = shell.client.session_exec(&shell.id, &text("true")).await;
+    assert_eq!(code_of(over), ErrorCode::SessionNotFound);
+}
+
+#[tokio::test]
+async fn a_timeout_ends_the_whole_tree_of_an_exec() {
+    let agent = Agent::start();
+    let client = agent.client();
+    let marker = marker();
+    let command = format!(
+        "export MARKER={marker}; echo partial; setsid sleep 1000 & \
+         (trap '' TERM; setsid sleep 1000 &) & sleep 1000"
+    );
+    let request = ExecRequest { timeout_ms: Some(300), ..exec_of(&command) };
+    let result = in_time(client.exec(&request)).await.unwrap();
+    assert!(result.timed_out);
+    assert_eq!((result.stdout.as_str(), result.left_running), ("partial\n", 0));
+    assert!(result.exit_code > 128, "{result:?}");
+    assert!((300..3000).contains(&result.duration_ms), "{result:?}");
+    assert_eq!(alive_with_marker(&marker), Vec::<i32>::new());
+}
+
+#[tokio::test]
+async fn a_timeout_ends_a_process_and_its_record_says_so() {
+    let agent = Agent::start();
+    let client = agent.client();
+    let marker = marker();
+    let request =
+        ProcessRequest { timeout_ms: Some(300), ..process_of(&format!("MARKER={marker} sleep 1000")) };
+    let id = start(&client, &request).await;
+    let record = wait_for_exit(&client, &id).await.process;
+    assert!(record.timed_out);
+    assert_eq!(wait_until_gone(&marker, Duration::ZERO), Vec::<i32>::new());
+}
+
+#[tokio::test]
+async fn a_signal_goes_as_far_as_its_scope() {
+    let agent = Agent::start();
+    let client = agent.client();
+    let report = "trap 'echo $n got' USR1; echo $n up; while :; do read -t 1000 <> <(:); done";
+    let command = format!(
+        "export R=\"{}\"; n=child bash -c \"$R\" & n=other setsid bash -c \"$R\" & n=first; {report}",
+        report.replace('$', "\\$")
+    );
+    for (scope, who) in [
+        (SignalScope::Process, &["first"][..]),
+        (SignalScope::Group, &["first", "child"]),
+        (SignalScope::Tree, &["first", "child", "other"]),
+    ] {
+        let id = start(&client, &process_of(&command)).await;
+        for name in ["first", "child", "other"] {
+            wait_for_text(&client, &id, &format!("{name} up")).await;
+        }
+        let request = SignalRequest { signal: "USR1".to_owned(), scope };
+        let reply = client.signal_process(&id, &request).await.unwrap();
+        assert_eq!(reply.signalled as usize, who.len(), "{scope:?}");
+        for name in who {
+            wait_for_text(&client, &id, &format!("{name} got")).await;
+        }
+        kill(&client, &id, 0).await;
+        let body = crate::calls::follow(&client, &id, sandshell_client::types::StreamName::Stdout);
+        let output = String::from_utf8(body.await).unwrap();
+        assert_eq!(output.matches("got").count(), who.len(), "{scope:?}: {output}");
+    }
+}
+
+#[tokio::test]
+async fn signals_are_named_in_every_usual_way() {
+    let agent = Agent::start();
+    let client = agent.client();
+    for signal in ["SIGHUP", "HUP", "hup", "1"] {
+        let id = start(&client, &process_of("sleep 1000")).await;
+        let request = SignalRequest { signal: signal.to_owned(), scope: SignalScope::Process };
+        client.signal_process(&id, &request).await.unwrap();
+        let record = wait_for_exit(&client, &id).await.process;
+        assert_eq!((record.exit_code, record.signal.as_deref()), (Some(129), Some("SIGHUP")));
+        let ended = client.signal_process(&id, &request).await;
+        assert_eq!(code_of(ended), ErrorCode::ProcessEnded);
+    }
+}

@@ -1,0 +1,16 @@
+//! Tests of the built binary, one module for each promise or surface.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a failed expectation is what a test is for"
+)]
+
+mod bad_input;
+mod bytes;
+mod calls;
+mod completion;
+mod killing;
+mod sessions;
+mod shell_cases;

@@ -1,0 +1,8 @@
+//! Promises 4 to 7: sessions.
+
+mod clean;
+mod interrupts;
+mod life;
+mod queue;
+mod survival;
+mod lost;
