@@ -12,5 +12,7 @@ mod bytes;
 mod calls;
 mod completion;
 mod killing;
+mod lifecycle;
+mod processes;
 mod sessions;
 mod shell_cases;
