@@ -63,6 +63,10 @@ pub(crate) fn judge(report: &mut Report) {
     let argv = report.compare(SECTION, ARGV, floor::TRUE);
     report.compare(SECTION, BASH, floor::BASH);
     report.at_most("exec true at 100/s, p50 to bash -c true", paced, 0.6);
-    report.at_most("exec true back to back, p50 to bash -c true", back_to_back, 1.4);
+    report.at_most(
+        "exec true back to back, p50 to bash -c true",
+        back_to_back,
+        1.4,
+    );
     report.at_most("exec argv /bin/true, p50 to vfork of it", argv, 1.5);
 }

@@ -36,7 +36,10 @@ pub(crate) async fn run(report: &mut Report, client: &Client, count: usize) -> R
         for _ in 0..count {
             turn += 1;
             let took = once(client, &id, text, turn);
-            samples.push(took.await.with_context(|| format!("interrupt {turn}, {name}"))?);
+            samples.push(
+                took.await
+                    .with_context(|| format!("interrupt {turn}, {name}"))?,
+            );
         }
         report.add_run(SECTION, name, Run::of(&samples));
         all.extend(samples);

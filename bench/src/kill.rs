@@ -55,7 +55,12 @@ pub(crate) async fn run(report: &mut Report, client: &Client, runs: usize) -> Re
     for run in 0..runs {
         for (name, grace, argv, at_least) in [
             ("1,000 processes, no grace", 0, &tree, TREE_SIZE),
-            ("1,000 processes, beyond 200 ms of grace", 200, &tree, TREE_SIZE),
+            (
+                "1,000 processes, beyond 200 ms of grace",
+                200,
+                &tree,
+                TREE_SIZE,
+            ),
             ("fork bomb", 0, &bomb, BOMB_SIZE),
         ] {
             let marker = format!("{}-{run}-{grace}-{at_least}", std::process::id());

@@ -160,7 +160,9 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
         sessions::many(report, &Agent::start()).await?;
     }
     if options.wants("output") {
-        let agent = Agent::builder().args(["--log-bytes", output::LOG_BYTES]).start();
+        let agent = Agent::builder()
+            .args(["--log-bytes", output::LOG_BYTES])
+            .start();
         let runs = if options.quick { 1 } else { 3 };
         output::run(report, &agent, runs, options.quick).await?;
     }

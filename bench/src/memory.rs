@@ -29,10 +29,19 @@ pub(crate) async fn run(report: &mut Report, agent: &Agent) -> Result<()> {
 
     let start = Instant::now();
     let ids = create(&client).await?;
-    report.add(SECTION, "create 1,000, use each once, 8 at a time", "ms", elapsed(start));
+    report.add(
+        SECTION,
+        "create 1,000, use each once, 8 at a time",
+        "ms",
+        elapsed(start),
+    );
     let busy = Traces::settled(agent, &client, None).await?;
     let shells = shells(agent);
-    ensure!(shells.len() >= SESSIONS, "only {} shells are there", shells.len());
+    ensure!(
+        shells.len() >= SESSIONS,
+        "only {} shells are there",
+        shells.len()
+    );
     let pss: u64 = shells.iter().map(|&pid| pss_bytes(pid)).sum();
     let each = pss as f64 / shells.len() as f64 / KIB;
     let growth = (busy.rss as f64 - idle.rss as f64) / KIB / KIB;
@@ -44,7 +53,12 @@ pub(crate) async fn run(report: &mut Report, agent: &Agent) -> Result<()> {
     let after = Traces::settled(agent, &client, Some(&idle)).await?;
 
     report.add(SECTION, "PSS of a session's shell", "KiB", each);
-    report.add(SECTION, "agent RSS, idle", "MiB", idle.rss as f64 / KIB / KIB);
+    report.add(
+        SECTION,
+        "agent RSS, idle",
+        "MiB",
+        idle.rss as f64 / KIB / KIB,
+    );
     report.add(SECTION, "agent RSS above idle", "MiB", growth);
     let kept = (after.rss as f64 - idle.rss as f64) / KIB / KIB;
     report.add(SECTION, "agent RSS above idle after delete", "MiB", kept);
@@ -59,7 +73,11 @@ pub(crate) async fn run(report: &mut Report, agent: &Agent) -> Result<()> {
     ] {
         let left = after as f64 - before as f64;
         report.add(SECTION, &format!("{name} left after delete"), "", left);
-        report.at_most(&format!("1,000 sessions, {name} left after delete"), left, 0.0);
+        report.at_most(
+            &format!("1,000 sessions, {name} left after delete"),
+            left,
+            0.0,
+        );
     }
     Ok(())
 }
@@ -110,7 +128,10 @@ fn shells(agent: &Agent) -> Vec<i32> {
     let is_bash = |pid: &i32| {
         fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "bash")
     };
-    children_deep(agent.pid()).into_iter().filter(is_bash).collect()
+    children_deep(agent.pid())
+        .into_iter()
+        .filter(is_bash)
+        .collect()
 }
 
 /// What an agent leaves in the machine.
@@ -154,7 +175,9 @@ impl Traces {
             rss: rss_bytes(agent.pid()),
             fds: open_fds(agent.pid()),
             files: entries(&agent.state_dir())?.len(),
-            groups: group.filter(|path| path.exists()).map_or(0, |path| directories(&path)),
+            groups: group
+                .filter(|path| path.exists())
+                .map_or(0, |path| directories(&path)),
             processes: children_deep(agent.pid()).len(),
         })
     }

@@ -8,7 +8,9 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use sandshell_client::{ByteStream, Client, EventQuery, EventStream, OutputQuery, OutputStreamEvent};
+use sandshell_client::{
+    ByteStream, Client, EventQuery, EventStream, OutputQuery, OutputStreamEvent,
+};
 use sandshell_testkit::{Agent, rss_bytes};
 use sandshell_types::{
     CommandId, ErrorCode, ProcessRequest, SessionExecRequest, SessionId, SessionRequest, StreamName,
@@ -41,9 +43,18 @@ enum As {
     EventBytes,
 }
 
-pub(crate) async fn run(report: &mut Report, agent: &Agent, runs: usize, quick: bool) -> Result<()> {
+pub(crate) async fn run(
+    report: &mut Report,
+    agent: &Agent,
+    runs: usize,
+    quick: bool,
+) -> Result<()> {
     let client = agent.client();
-    let sizes: &[u64] = if quick { &[MEGABYTES_100] } else { &[MEGABYTES_100, GIBIBYTE] };
+    let sizes: &[u64] = if quick {
+        &[MEGABYTES_100]
+    } else {
+        &[MEGABYTES_100, GIBIBYTE]
+    };
     let mut growths = Vec::new();
     let mut bars = Vec::new();
     for &size in sizes {
@@ -53,7 +64,11 @@ pub(crate) async fn run(report: &mut Report, agent: &Agent, runs: usize, quick: 
             (As::Events, "SSE, decoded", f64::NAN),
         ] {
             for by in [By::Process, By::Session] {
-                let whose = if by == By::Process { "process" } else { "session" };
+                let whose = if by == By::Process {
+                    "process"
+                } else {
+                    "session"
+                };
                 let amount = if size == GIBIBYTE { "1 GiB" } else { "100 MB" };
                 let name = format!("{amount} {what}, {whose}");
                 for _ in 0..runs {
@@ -72,7 +87,12 @@ pub(crate) async fn run(report: &mut Report, agent: &Agent, runs: usize, quick: 
         }
     }
     report.add(SECTION, "agent RSS growth, median", "MiB", median(&growths));
-    report.add(SECTION, "agent RSS growth, largest", "MiB", largest(&growths));
+    report.add(
+        SECTION,
+        "agent RSS growth, largest",
+        "MiB",
+        largest(&growths),
+    );
     for (name, limit) in bars {
         let rate = report.median(SECTION, &name);
         report.at_least(&format!("{name}, MB/s"), rate, limit);
@@ -203,7 +223,10 @@ async fn count_data(mut stream: EventStream) -> Result<u64> {
 
 /// Asks for events and reads the connection to its end; the last event must be the exit.
 async fn count_wire(agent: &Agent, path: &str) -> Result<u64> {
-    let host = agent.url().strip_prefix("http://").context("a TCP address")?;
+    let host = agent
+        .url()
+        .strip_prefix("http://")
+        .context("a TCP address")?;
     let token = agent.token().unwrap_or_default();
     let mut socket = TcpStream::connect(host).await?;
     let request = format!(
@@ -220,12 +243,17 @@ async fn count_wire(agent: &Agent, path: &str) -> Result<u64> {
             break;
         }
         count += read as u64;
-        let end = buffer.get(read.saturating_sub(512)..read).unwrap_or_default();
+        let end = buffer
+            .get(read.saturating_sub(512)..read)
+            .unwrap_or_default();
         tail.extend_from_slice(end);
         tail.drain(..tail.len().saturating_sub(512));
     }
     let tail = String::from_utf8_lossy(&tail);
-    ensure!(tail.contains("event: exit"), "the stream ended with {tail:?}");
+    ensure!(
+        tail.contains("event: exit"),
+        "the stream ended with {tail:?}"
+    );
     Ok(count)
 }
 

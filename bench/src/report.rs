@@ -82,11 +82,20 @@ impl Report {
         row.median = median(&row.runs);
         row.p99 = Some(smallest(&row.p99_runs));
         let p50 = run.p50;
-        progress(&format!("{section}: {name}: p50 {p50:.3} p99 {:.3} ms", run.p99));
+        progress(&format!(
+            "{section}: {name}: p50 {p50:.3} p99 {:.3} ms",
+            run.p99
+        ));
     }
 
     /// Adds a figure to a row.
-    pub(crate) fn add(&mut self, section: &'static str, name: &str, unit: &'static str, value: f64) {
+    pub(crate) fn add(
+        &mut self,
+        section: &'static str,
+        name: &str,
+        unit: &'static str,
+        value: f64,
+    ) {
         let row = self.row_mut(section, name, unit);
         row.runs.push(value);
         row.median = median(&row.runs);
@@ -237,7 +246,10 @@ fn figure(value: f64) -> String {
 }
 
 /// Says on stderr what has just been measured.
-#[expect(clippy::print_stderr, reason = "a benchmark of minutes shows where it is")]
+#[expect(
+    clippy::print_stderr,
+    reason = "a benchmark of minutes shows where it is"
+)]
 fn progress(text: &str) {
     eprintln!("{text}");
 }

@@ -105,10 +105,19 @@ pub(crate) async fn many(report: &mut Report, agent: &Agent) -> Result<()> {
         }
         let name = "create 100 sessions, one by one";
         report.add(MANY, name, "ms", milliseconds(created));
-        report.add(MANY, "100 sessions × 20 execs", "ms", milliseconds(executed));
+        report.add(
+            MANY,
+            "100 sessions × 20 execs",
+            "ms",
+            milliseconds(executed),
+        );
     }
     let worst = largest(report.runs(MANY, "100 sessions × 20 execs"));
-    report.at_most("100 sessions × 20 execs, slowest of ten in ms", worst, 1000.0);
+    report.at_most(
+        "100 sessions × 20 execs, slowest of ten in ms",
+        worst,
+        1000.0,
+    );
     Ok(())
 }
 

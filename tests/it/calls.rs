@@ -43,18 +43,27 @@ pub(crate) fn plain_bash(text: &str) -> Output {
     Command::new("bash")
         .args(["--norc", "--noprofile", "-c", text])
         .env_clear()
-        .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+        .env(
+            "PATH",
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        )
         .stdin(Stdio::null())
         .output()
         .unwrap()
 }
 
 pub(crate) fn exec_of(command: &str) -> ExecRequest {
-    ExecRequest { command: Some(command.to_owned()), ..Default::default() }
+    ExecRequest {
+        command: Some(command.to_owned()),
+        ..Default::default()
+    }
 }
 
 pub(crate) fn process_of(command: &str) -> ProcessRequest {
-    ProcessRequest { command: Some(command.to_owned()), ..Default::default() }
+    ProcessRequest {
+        command: Some(command.to_owned()),
+        ..Default::default()
+    }
 }
 
 pub(crate) fn env(pairs: &[(&str, Option<&str>)]) -> BTreeMap<String, Option<String>> {
@@ -85,7 +94,9 @@ pub(crate) fn session_bytes_of(result: &SessionExecResult) -> (Vec<u8>, Vec<u8>)
 
 pub(crate) fn code_of<T: std::fmt::Debug>(reply: Result<T, ClientError>) -> ErrorCode {
     let error = reply.expect_err("a refusal was expected");
-    error.code().unwrap_or_else(|| panic!("no problem document: {error:?}"))
+    error
+        .code()
+        .unwrap_or_else(|| panic!("no problem document: {error:?}"))
 }
 
 pub(crate) async fn start(client: &Client, request: &ProcessRequest) -> ProcessId {
@@ -94,23 +105,35 @@ pub(crate) async fn start(client: &Client, request: &ProcessRequest) -> ProcessI
 
 pub(crate) async fn wait_for_text(client: &Client, id: &ProcessId, text: &str) -> WaitReply {
     let request = WaitRequest {
-        log: Some(LogCondition { pattern: text.to_owned(), ..Default::default() }),
+        log: Some(LogCondition {
+            pattern: text.to_owned(),
+            ..Default::default()
+        }),
         ..Default::default()
     };
     let reply = in_time(client.wait_process(id, &request)).await.unwrap();
-    assert_eq!(reply.outcome, WaitOutcome::Log, "{:?} never came: {reply:?}", text);
+    assert_eq!(
+        reply.outcome,
+        WaitOutcome::Log,
+        "{text:?} never came: {reply:?}"
+    );
     reply
 }
 
 pub(crate) async fn wait_for_exit(client: &Client, id: &ProcessId) -> WaitReply {
-    let reply = in_time(client.wait_process(id, &WaitRequest::default())).await.unwrap();
+    let reply = in_time(client.wait_process(id, &WaitRequest::default()))
+        .await
+        .unwrap();
     assert_eq!(reply.outcome, WaitOutcome::Exit);
     reply
 }
 
 /// All of a process's stream until it ends.
 pub(crate) async fn follow(client: &Client, id: &ProcessId, stream: StreamName) -> Vec<u8> {
-    let body = client.process_output(id, OutputQuery::follow(stream)).await.unwrap();
+    let body = client
+        .process_output(id, OutputQuery::follow(stream))
+        .await
+        .unwrap();
     in_time(body.read_to_end()).await.unwrap().to_vec()
 }
 
@@ -142,14 +165,21 @@ impl Heard {
         let first = *first.get_or_insert(piece.offset);
         // The documentation allows an event to come twice after a resume; its offset tells.
         let at = usize::try_from(piece.offset - first).unwrap();
-        assert!(at <= kept.len(), "a gap before offset {} of {:?}", piece.offset, piece.stream);
+        assert!(
+            at <= kept.len(),
+            "a gap before offset {} of {:?}",
+            piece.offset,
+            piece.stream
+        );
         let known = kept.len() - at;
         kept.extend_from_slice(data.get(known..).unwrap_or_default());
     }
 
     /// Reads on; false at the end of the stream.
     pub(crate) async fn next(&mut self, events: &mut EventStream) -> bool {
-        let Some(event) = in_time(events.next()).await else { return false };
+        let Some(event) = in_time(events.next()).await else {
+            return false;
+        };
         let event = event.unwrap();
         assert!(self.exit.is_none(), "{event:?} came after the exit");
         self.last_id = event.id.or(self.last_id);
@@ -169,9 +199,12 @@ impl Heard {
         }
     }
 
-    pub(crate) async fn to_the_end(&mut self, events: &mut EventStream) {
+    pub(crate) async fn until_the_end(&mut self, events: &mut EventStream) {
         while self.next(events).await {}
-        assert!(self.exit.is_some(), "the stream ended without an exit: {self:?}");
+        assert!(
+            self.exit.is_some(),
+            "the stream ended without an exit: {self:?}"
+        );
     }
 }
 
@@ -200,7 +233,9 @@ impl Shell {
     }
 
     pub(crate) async fn ask(&self, request: &SessionExecRequest) -> SessionExecResult {
-        in_time(self.client.session_exec(&self.id, request)).await.unwrap()
+        in_time(self.client.session_exec(&self.id, request))
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn run(&self, command: &str) -> SessionExecResult {
@@ -210,7 +245,11 @@ impl Shell {
     /// The output of a command that must succeed and say nothing on stderr.
     pub(crate) async fn out(&self, command: &str) -> String {
         let result = self.run(command).await;
-        assert_eq!((result.exit_code, result.stderr.as_str()), (0, ""), "{command}: {result:?}");
+        assert_eq!(
+            (result.exit_code, result.stderr.as_str()),
+            (0, ""),
+            "{command}: {result:?}"
+        );
         result.stdout
     }
 
@@ -220,10 +259,18 @@ impl Shell {
             id: Some(CommandId::generate()),
             ..text(&format!("echo go; {command}"))
         };
-        let mut events = self.client.session_exec_stream(&self.id, &request).await.unwrap();
+        let mut events = self
+            .client
+            .session_exec_stream(&self.id, &request)
+            .await
+            .unwrap();
         let mut heard = Heard::default();
         heard.until_stdout_has(&mut events, "go\n").await;
-        RunningCommand { request, events, heard }
+        RunningCommand {
+            request,
+            events,
+            heard,
+        }
     }
 
     /// The result of a command that was started by `go`.
@@ -238,15 +285,25 @@ impl Shell {
     /// Bytes of one stream of a command, until they end.
     pub(crate) async fn follow(&self, id: &CommandId, stream: StreamName) -> Vec<u8> {
         let query = OutputQuery::follow(stream);
-        let body = self.client.command_output(&self.id, id, query).await.unwrap();
+        let body = self
+            .client
+            .command_output(&self.id, id, query)
+            .await
+            .unwrap();
         in_time(body.read_to_end()).await.unwrap().to_vec()
     }
 }
 
 pub(crate) fn text(command: &str) -> SessionExecRequest {
-    SessionExecRequest { command: command.to_owned(), ..Default::default() }
+    SessionExecRequest {
+        command: command.to_owned(),
+        ..Default::default()
+    }
 }
 
 pub(crate) fn in_base64(command: &str) -> SessionExecRequest {
-    SessionExecRequest { encoding: Encoding::Base64, ..text(command) }
+    SessionExecRequest {
+        encoding: Encoding::Base64,
+        ..text(command)
+    }
 }

@@ -34,16 +34,24 @@ async fn late_output_of_an_exec_is_in_its_log_and_not_in_its_result() {
     let client = agent.client();
     let dir = agent.work_dir().display().to_string();
     exec(&client, &format!("mkfifo {dir}/gate")).await;
-    let result = exec(&client, &format!("(read x <{dir}/gate; echo late) & echo now")).await;
+    let result = exec(
+        &client,
+        &format!("(read x <{dir}/gate; echo late) & echo now"),
+    )
+    .await;
     assert_eq!((result.stdout.as_str(), result.left_running), ("now\n", 1));
     std::fs::write(agent.work_dir().join("gate"), "x\n").unwrap();
     let ended = exec(&client, "true").await;
     assert_eq!(ended.stdout, "");
     // The child's end is an event of its tree: a kill answers only when it is gone.
     let query = OutputQuery::all(StreamName::Stdout);
-    let marker_gone = sandshell_testkit::wait_until_gone(&format!("{dir}/gate"), Duration::from_secs(5));
+    let marker_gone =
+        sandshell_testkit::wait_until_gone(&format!("{dir}/gate"), Duration::from_secs(5));
     assert_eq!(marker_gone, Vec::<i32>::new());
-    let kill = client.kill_process(&result.id, &Default::default()).await.unwrap();
+    let kill = client
+        .kill_process(&result.id, &sandshell_client::types::KillRequest::default())
+        .await
+        .unwrap();
     assert_eq!(kill.method, "already_ended");
     let body = client.process_output(&result.id, query).await.unwrap();
     assert_eq!(*body.read_to_end().await.unwrap(), *b"now\nlate\n");
@@ -55,18 +63,24 @@ async fn a_process_ends_when_it_ends_and_its_late_output_stays_in_the_log() {
     let client = agent.client();
     let dir = agent.work_dir().display().to_string();
     exec(&client, &format!("mkfifo {dir}/gate {dir}/over")).await;
-    let command =
-        format!("(read x <{dir}/gate; echo late; exec >&- 2>&-; echo x >{dir}/over) & echo now; exit 3");
+    let command = format!(
+        "(read x <{dir}/gate; echo late; exec >&- 2>&-; echo x >{dir}/over) & echo now; exit 3"
+    );
     let id = start(&client, &process_of(&command)).await;
     let reply = wait_for_exit(&client, &id).await;
     assert_eq!(reply.process.exit_code, Some(3));
-    let mut events = client.process_events(&id, EventQuery::default()).await.unwrap();
+    let mut events = client
+        .process_events(&id, EventQuery::default())
+        .await
+        .unwrap();
     let mut heard = Heard::default();
-    heard.to_the_end(&mut events).await;
+    heard.until_the_end(&mut events).await;
     assert_eq!(heard.stdout, b"now\n");
     std::fs::write(agent.work_dir().join("gate"), "x\n").unwrap();
     exec(&client, &format!("cat {dir}/over")).await;
-    in_time(client.kill_process(&id, &Default::default())).await.unwrap();
+    in_time(client.kill_process(&id, &sandshell_client::types::KillRequest::default()))
+        .await
+        .unwrap();
     let query = OutputQuery::follow(StreamName::Stdout);
     let body = client.process_output(&id, query).await.unwrap();
     assert_eq!(*in_time(body.read_to_end()).await.unwrap(), *b"now\nlate\n");
@@ -78,7 +92,9 @@ async fn a_background_child_does_not_delay_a_session_and_writes_to_the_late_stre
     let shell = Shell::new(&agent).await;
     let dir = agent.work_dir().display().to_string();
     shell.out(&format!("cd {dir}; mkfifo gate")).await;
-    let result = shell.run("(read x <gate; echo late; echo late err >&2) & echo now").await;
+    let result = shell
+        .run("(read x <gate; echo late; echo late err >&2) & echo now")
+        .await;
     assert_eq!((result.stdout.as_str(), result.left_running), ("now\n", 2));
     let id = result.command_id;
     for n in 0..20 {
@@ -86,11 +102,17 @@ async fn a_background_child_does_not_delay_a_session_and_writes_to_the_late_stre
     }
     std::fs::write(agent.work_dir().join("gate"), "x\n").unwrap();
     assert_eq!(shell.follow(&id, StreamName::LateStdout).await, b"late\n");
-    assert_eq!(shell.follow(&id, StreamName::LateStderr).await, b"late err\n");
+    assert_eq!(
+        shell.follow(&id, StreamName::LateStderr).await,
+        b"late err\n"
+    );
     assert_eq!(shell.follow(&id, StreamName::Stdout).await, b"now\n");
     assert_eq!(shell.follow(&id, StreamName::Stderr).await, b"");
     let record = shell.client.command(&shell.id, &id).await.unwrap();
-    assert_eq!((record.stdout_bytes, record.stderr_bytes, record.late_bytes), (4, 0, 14));
+    assert_eq!(
+        (record.stdout_bytes, record.stderr_bytes, record.late_bytes),
+        (4, 0, 14)
+    );
     assert_eq!(shell.out("wait; echo next").await, "next\n");
 }
 
@@ -100,10 +122,19 @@ async fn two_generations_of_late_output_stay_apart() {
     let shell = Shell::new(&agent).await;
     let dir = agent.work_dir().display().to_string();
     shell.out(&format!("cd {dir}; mkfifo one two")).await;
-    let one = shell.run("(read x <one; echo first) & echo 1").await.command_id;
-    let two = shell.run("(read x <two; echo second) & echo 2").await.command_id;
+    let one = shell
+        .run("(read x <one; echo first) & echo 1")
+        .await
+        .command_id;
+    let two = shell
+        .run("(read x <two; echo second) & echo 2")
+        .await
+        .command_id;
     std::fs::write(agent.work_dir().join("two"), "x\n").unwrap();
-    assert_eq!(shell.follow(&two, StreamName::LateStdout).await, b"second\n");
+    assert_eq!(
+        shell.follow(&two, StreamName::LateStdout).await,
+        b"second\n"
+    );
     assert_eq!(shell.out("echo between").await, "between\n");
     std::fs::write(agent.work_dir().join("one"), "x\n").unwrap();
     assert_eq!(shell.follow(&one, StreamName::LateStdout).await, b"first\n");
@@ -115,14 +146,21 @@ async fn a_result_has_all_that_was_written_before_the_end() {
     let agent = Agent::start();
     let shell = Shell::new(&agent).await;
     // More than a pipe holds, from a child, right before the end.
-    for command in ["head -c 300000 /dev/zero; exit 0", "seq 30000; seq 30000 >&2", "cat /proc/self/maps >/dev/null; seq 20000 | cat"] {
+    for command in [
+        "head -c 300000 /dev/zero; exit 0",
+        "seq 30000; seq 30000 >&2",
+        "cat /proc/self/maps >/dev/null; seq 20000 | cat",
+    ] {
         let plain = plain_bash(command);
         for _ in 0..10 {
             let result = exec(&shell.client, command).await;
             assert!(result.stdout.as_bytes() == plain.stdout, "{command}");
             assert!(result.stderr.as_bytes() == plain.stderr, "{command}");
             let result = shell.ask(&text(command)).await;
-            assert!(session_bytes_of(&result) == (plain.stdout.clone(), plain.stderr.clone()), "{command}");
+            assert!(
+                session_bytes_of(&result) == (plain.stdout.clone(), plain.stderr.clone()),
+                "{command}"
+            );
         }
     }
 }
@@ -137,5 +175,9 @@ async fn the_result_does_not_wait_for_a_timer() {
         exec(&shell.client, "true").await;
     }
     // Two hundred commands; a poll of 50 ms anywhere would take ten seconds.
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        begun.elapsed()
+    );
 }

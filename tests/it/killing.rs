@@ -1,16 +1,17 @@
 //! Promise 3: kill means gone.
 
+mod signals;
+
 use std::time::Duration;
 
 use sandshell_client::types::{
-    ErrorCode, ExecRequest, KillReply, KillRequest, ProcessId, ProcessRequest, ProcessState,
-    RestartMode, RestartPolicy, SignalRequest, SignalScope,
+    ErrorCode, KillReply, KillRequest, ProcessId, ProcessState, RestartMode, RestartPolicy,
 };
 use sandshell_client::{Client, ProcessFilter};
-use sandshell_testkit::{Agent, AgentBuilder, UnprivilegedUser, alive_with_marker, wait_until_gone};
+use sandshell_testkit::{Agent, AgentBuilder, UnprivilegedUser, alive_with_marker};
 
 use crate::calls::{
-    Shell, code_of, exec_of, in_time, marker, process_of, start, text, wait_for_exit, wait_for_text,
+    Shell, code_of, in_time, marker, process_of, start, text, wait_for_exit, wait_for_text,
 };
 
 /// Each kind 40 times: plain, in a session of its own, double-forked, deaf to TERM, stopped. Each
@@ -57,7 +58,9 @@ async fn start_tree(client: &Client, marker: &str, command: &str) -> ProcessId {
 }
 
 async fn kill(client: &Client, id: &ProcessId, grace_ms: u64) -> KillReply {
-    let request = KillRequest { grace_ms: Some(grace_ms) };
+    let request = KillRequest {
+        grace_ms: Some(grace_ms),
+    };
     in_time(client.kill_process(id, &request)).await.unwrap()
 }
 
@@ -75,7 +78,10 @@ async fn a_tree_is_gone_after_a_kill(agent: AgentBuilder, method: Option<&str>) 
         if let Some(method) = method {
             assert_eq!(reply.method, method);
         } else {
-            assert!(matches!(reply.method.as_str(), "cgroup_kill" | "subreaper_walk"), "{reply:?}");
+            assert!(
+                matches!(reply.method.as_str(), "cgroup_kill" | "subreaper_walk"),
+                "{reply:?}"
+            );
         }
         let record = client.process(&id).await.unwrap();
         assert_eq!(record.state, ProcessState::Exited);
@@ -122,7 +128,9 @@ async fn a_tree_of_an_unprivileged_agent_without_a_pid_namespace_is_gone_after_a
     let Some(user) = UnprivilegedUser::get() else {
         return skip("this test does not run as root, so there are no rights to give up");
     };
-    let agent = Agent::builder().run_as(user).args(["--without", "clone3,pid-namespace"]);
+    let agent = Agent::builder()
+        .run_as(user)
+        .args(["--without", "clone3,pid-namespace"]);
     a_tree_is_gone_after_a_kill(agent, Some("subreaper_walk")).await;
 }
 
@@ -152,9 +160,16 @@ async fn a_fork_bomb_is_gone_after_a_kill() {
     wait_for_text(&client, &id, &"x".repeat(100)).await;
     let begun = std::time::Instant::now();
     let reply = kill(&client, &id, 0).await;
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        begun.elapsed()
+    );
     assert_eq!(alive_with_marker(&marker), Vec::<i32>::new(), "{reply:?}");
-    assert_eq!((reply.method.as_str(), reply.survivors.len()), ("cgroup_kill", 0));
+    assert_eq!(
+        (reply.method.as_str(), reply.survivors.len()),
+        ("cgroup_kill", 0)
+    );
 }
 
 #[tokio::test]
@@ -163,13 +178,18 @@ async fn grace_lets_a_process_end_by_itself() {
     let client = agent.client();
     let id = start(
         &client,
-        &process_of("trap 'echo bye; exit 7' TERM; echo up; while :; do read -t 1000 <> <(:); done"),
+        &process_of(
+            "trap 'echo bye; exit 7' TERM; echo up; while :; do read -t 1000 <> <(:); done",
+        ),
     )
     .await;
     wait_for_text(&client, &id, "up").await;
     let begun = std::time::Instant::now();
     let reply = kill(&client, &id, 10_000).await;
-    assert!(begun.elapsed() < Duration::from_secs(5), "grace is waited out: {reply:?}");
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "grace is waited out: {reply:?}"
+    );
     assert_eq!((reply.method.as_str(), reply.survivors.len()), ("term", 0));
     let record = wait_for_exit(&client, &id).await.process;
     assert_eq!((record.exit_code, record.signal), (Some(7), None));
@@ -180,21 +200,32 @@ async fn grace_lets_a_process_end_by_itself() {
 async fn a_kill_reaches_what_an_ended_process_left_behind() {
     for without in [None, Some("cgroup"), Some("cgroup,pid-namespace")] {
         let agent = without
-            .map_or(Agent::builder(), |parts| Agent::builder().args(["--without", parts]))
+            .map_or(Agent::builder(), |parts| {
+                Agent::builder().args(["--without", parts])
+            })
             .start();
         let client = agent.client();
         let marker = marker();
-        let command = format!("(setsid bash -c 'echo up; exec sleep 1000' &) ; exit 3 # {marker}");
-        let mut request = process_of(&command);
+        // It ends only after its child has come up, and leaves that child behind.
+        let command = "exec 3< <(setsid bash -c 'echo up; sleep 1000; :'); read -u 3; exit 3";
+        let mut request = process_of(command);
         request.env = crate::calls::env(&[("MARKER", Some(&marker))]);
         let id = start(&client, &request).await;
         assert_eq!(wait_for_exit(&client, &id).await.process.exit_code, Some(3));
-        assert_eq!(alive_with_marker(&marker).len(), 1, "{without:?}");
+        assert!(!alive_with_marker(&marker).is_empty(), "{without:?}");
         let reply = kill(&client, &id, 0).await;
-        assert_eq!(alive_with_marker(&marker), Vec::<i32>::new(), "{without:?}: {reply:?}");
-        assert_eq!((reply.killed, reply.survivors.len()), (1, 0));
+        assert_eq!(
+            alive_with_marker(&marker),
+            Vec::<i32>::new(),
+            "{without:?}: {reply:?}"
+        );
+        assert!(reply.killed >= 1 && reply.survivors.is_empty(), "{reply:?}");
         let record = client.process(&id).await.unwrap();
-        assert_eq!(record.exit_code, Some(3), "the end of the process itself stands");
+        assert_eq!(
+            record.exit_code,
+            Some(3),
+            "the end of the process itself stands"
+        );
     }
 }
 
@@ -203,11 +234,15 @@ async fn a_kill_reaches_what_earlier_runs_of_a_restarted_process_left_behind() {
     let agent = Agent::start();
     let client = agent.client();
     let marker = marker();
-    let mut request = process_of("setsid sleep 1000 & echo run; [ -e $F ] && exec sleep 1000; >$F; exit 1");
+    let mut request =
+        process_of("setsid sleep 1000 & echo run; [ -e $F ] && exec sleep 1000; >$F; exit 1");
     let file = agent.work_dir().join("ran").display().to_string();
     request.env = crate::calls::env(&[("MARKER", Some(&marker)), ("F", Some(&file))]);
-    request.restart =
-        Some(RestartPolicy { mode: RestartMode::Always, backoff_ms: Some(1), max_restarts: None });
+    request.restart = Some(RestartPolicy {
+        mode: RestartMode::Always,
+        backoff_ms: Some(1),
+        max_restarts: None,
+    });
     let id = start(&client, &request).await;
     let request = sandshell_client::types::WaitRequest {
         log: Some(sandshell_client::types::LogCondition {
@@ -239,7 +274,10 @@ async fn a_kill_that_meets_a_restart_ends_it_too() {
         });
         let id = start(&client, &request).await;
         let reply = kill(&client, &id, 0).await;
-        assert_eq!(client.process(&id).await.unwrap().state, ProcessState::Exited);
+        assert_eq!(
+            client.process(&id).await.unwrap().state,
+            ProcessState::Exited
+        );
         assert_eq!(alive_with_marker(&marker), Vec::<i32>::new(), "{reply:?}");
     }
 }
@@ -252,8 +290,14 @@ async fn delete_kills_and_forgets() {
     let id = start_tree(&client, &marker, &tree(&marker)).await;
     in_time(client.delete_process(&id)).await.unwrap();
     assert_eq!(alive_with_marker(&marker), Vec::<i32>::new());
-    assert_eq!(code_of(client.process(&id).await), ErrorCode::ProcessNotFound);
-    let list = client.list_processes(&ProcessFilter::default()).await.unwrap();
+    assert_eq!(
+        code_of(client.process(&id).await),
+        ErrorCode::ProcessNotFound
+    );
+    let list = client
+        .list_processes(&ProcessFilter::default())
+        .await
+        .unwrap();
     assert_eq!(list.items, []);
 }
 
@@ -261,20 +305,33 @@ async fn delete_kills_and_forgets() {
 async fn the_end_of_a_session_is_the_end_of_all_it_started() {
     for without in [None, Some("cgroup"), Some("cgroup,pid-namespace")] {
         let agent = without
-            .map_or(Agent::builder(), |parts| Agent::builder().args(["--without", parts]))
+            .map_or(Agent::builder(), |parts| {
+                Agent::builder().args(["--without", parts])
+            })
             .start();
         let shell = Shell::new(&agent).await;
         let marker = marker();
         shell.out(&format!("export MARKER={marker}")).await;
-        let command = "for i in 1 2 3; do sleep 1000 & setsid sleep 1000 & (setsid sleep 1000 &); done";
+        let command =
+            "for i in 1 2 3; do sleep 1000 & setsid sleep 1000 & (setsid sleep 1000 &); done";
         shell.out(command).await;
         // What a replaced shell left behind belongs to the session too.
-        let result = shell.run("(trap '' TERM; sleep 1000) & disown; exit 4").await;
-        assert_eq!((result.exit_code, result.session_state.as_str()), (4, "restored"));
+        let result = shell
+            .run("(trap '' TERM; sleep 1000) & disown; exit 4")
+            .await;
+        assert_eq!(
+            (result.exit_code, result.session_state.as_str()),
+            (4, "restored")
+        );
         shell.out("sleep 1000 &").await;
-        in_time(shell.client.delete_session(&shell.id)).await.unwrap();
+        in_time(shell.client.delete_session(&shell.id))
+            .await
+            .unwrap();
         assert_eq!(alive_with_marker(&marker), Vec::<i32>::new(), "{without:?}");
-        assert_eq!(code_of(shell.client.session(&shell.id).await), ErrorCode::SessionNotFound);
+        assert_eq!(
+            code_of(shell.client.session(&shell.id).await),
+            ErrorCode::SessionNotFound
+        );
     }
 }
 
@@ -283,87 +340,14 @@ async fn deleting_a_busy_session_ends_its_command() {
     let agent = Agent::start();
     let shell = Shell::new(&agent).await;
     let marker = marker();
-    let mut running = shell.go(&format!("MARKER={marker} sleep 1000 | cat; :")).await;
-    in_time(shell.client.delete_session(&shell.id)).await.unwrap();
+    let mut running = shell
+        .go(&format!("MARKER={marker} sleep 1000 | cat; :"))
+        .await;
+    in_time(shell.client.delete_session(&shell.id))
+        .await
+        .unwrap();
     assert_eq!(alive_with_marker(&marker), Vec::<i32>::new());
-    running.heard.to_the_end(&mut running.events).await;
+    running.heard.until_the_end(&mut running.events).await;
     let over = shell.client.session_exec(&shell.id, &text("true")).await;
     assert_eq!(code_of(over), ErrorCode::SessionNotFound);
-}
-
-#[tokio::test]
-async fn a_timeout_ends_the_whole_tree_of_an_exec() {
-    let agent = Agent::start();
-    let client = agent.client();
-    let marker = marker();
-    let command = format!(
-        "export MARKER={marker}; echo partial; setsid sleep 1000 & \
-         (trap '' TERM; setsid sleep 1000 &) & sleep 1000"
-    );
-    let request = ExecRequest { timeout_ms: Some(300), ..exec_of(&command) };
-    let result = in_time(client.exec(&request)).await.unwrap();
-    assert!(result.timed_out);
-    assert_eq!((result.stdout.as_str(), result.left_running), ("partial\n", 0));
-    assert!(result.exit_code > 128, "{result:?}");
-    assert!((300..3000).contains(&result.duration_ms), "{result:?}");
-    assert_eq!(alive_with_marker(&marker), Vec::<i32>::new());
-}
-
-#[tokio::test]
-async fn a_timeout_ends_a_process_and_its_record_says_so() {
-    let agent = Agent::start();
-    let client = agent.client();
-    let marker = marker();
-    let request =
-        ProcessRequest { timeout_ms: Some(300), ..process_of(&format!("MARKER={marker} sleep 1000")) };
-    let id = start(&client, &request).await;
-    let record = wait_for_exit(&client, &id).await.process;
-    assert!(record.timed_out);
-    assert_eq!(wait_until_gone(&marker, Duration::ZERO), Vec::<i32>::new());
-}
-
-#[tokio::test]
-async fn a_signal_goes_as_far_as_its_scope() {
-    let agent = Agent::start();
-    let client = agent.client();
-    let report = "trap 'echo $n got' USR1; echo $n up; while :; do read -t 1000 <> <(:); done";
-    let command = format!(
-        "export R=\"{}\"; n=child bash -c \"$R\" & n=other setsid bash -c \"$R\" & n=first; {report}",
-        report.replace('$', "\\$")
-    );
-    for (scope, who) in [
-        (SignalScope::Process, &["first"][..]),
-        (SignalScope::Group, &["first", "child"]),
-        (SignalScope::Tree, &["first", "child", "other"]),
-    ] {
-        let id = start(&client, &process_of(&command)).await;
-        for name in ["first", "child", "other"] {
-            wait_for_text(&client, &id, &format!("{name} up")).await;
-        }
-        let request = SignalRequest { signal: "USR1".to_owned(), scope };
-        let reply = client.signal_process(&id, &request).await.unwrap();
-        assert_eq!(reply.signalled as usize, who.len(), "{scope:?}");
-        for name in who {
-            wait_for_text(&client, &id, &format!("{name} got")).await;
-        }
-        kill(&client, &id, 0).await;
-        let body = crate::calls::follow(&client, &id, sandshell_client::types::StreamName::Stdout);
-        let output = String::from_utf8(body.await).unwrap();
-        assert_eq!(output.matches("got").count(), who.len(), "{scope:?}: {output}");
-    }
-}
-
-#[tokio::test]
-async fn signals_are_named_in_every_usual_way() {
-    let agent = Agent::start();
-    let client = agent.client();
-    for signal in ["SIGHUP", "HUP", "hup", "1"] {
-        let id = start(&client, &process_of("sleep 1000")).await;
-        let request = SignalRequest { signal: signal.to_owned(), scope: SignalScope::Process };
-        client.signal_process(&id, &request).await.unwrap();
-        let record = wait_for_exit(&client, &id).await.process;
-        assert_eq!((record.exit_code, record.signal.as_deref()), (Some(129), Some("SIGHUP")));
-        let ended = client.signal_process(&id, &request).await;
-        assert_eq!(code_of(ended), ErrorCode::ProcessEnded);
-    }
 }

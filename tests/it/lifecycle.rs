@@ -1,6 +1,8 @@
 //! The life of the agent process: start, end, and what is left.
 
-use std::os::unix::fs::PermissionsExt as _;
+mod access;
+mod killed;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -41,13 +43,22 @@ fn groups_of(pid: i32) -> Vec<PathBuf> {
 /// One of everything that can run, all with the marker.
 async fn busy(agent: &Agent, marker: &str) -> (Client, Shell) {
     let client = agent.client();
-    let mut request = process_of("setsid sleep 1000 & (trap '' TERM; sleep 1000) & echo up; sleep 1000");
+    let mut request =
+        process_of("setsid sleep 1000 & (trap '' TERM; sleep 1000) & echo up; sleep 1000");
     request.env = crate::calls::env(&[("MARKER", Some(marker))]);
     let id = start(&client, &request).await;
     wait_for_text(&client, &id, "up").await;
     let shell = Shell::new(agent).await;
-    shell.out(&format!("export MARKER={marker}; sleep 1000 & setsid sleep 1000 &")).await;
-    exec(&client, &format!("export MARKER={marker}; sleep 1000 & echo x")).await;
+    shell
+        .out(&format!(
+            "export MARKER={marker}; sleep 1000 & setsid sleep 1000 &"
+        ))
+        .await;
+    exec(
+        &client,
+        &format!("export MARKER={marker}; sleep 1000 & echo x"),
+    )
+    .await;
     (client, shell)
 }
 
@@ -59,9 +70,15 @@ async fn a_graceful_end_ends_streams_and_leaves_nothing() {
     let pid = agent.pid();
     let (state, children) = (agent.state_dir(), children_deep(pid));
     let id = start(&client, &process_of("echo up; sleep 1000")).await;
-    let mut raw = client.process_output(&id, OutputQuery::follow(StreamName::Stdout)).await.unwrap();
+    let mut raw = client
+        .process_output(&id, OutputQuery::follow(StreamName::Stdout))
+        .await
+        .unwrap();
     in_time(raw.next()).await.unwrap().unwrap();
-    let mut events = client.process_events(&id, EventQuery::default()).await.unwrap();
+    let mut events = client
+        .process_events(&id, EventQuery::default())
+        .await
+        .unwrap();
     in_time(events.next()).await.unwrap().unwrap();
     let running = shell.go("sleep 1000").await;
     let stop = tokio::task::spawn_blocking(move || {
@@ -77,77 +94,33 @@ async fn a_graceful_end_ends_streams_and_leaves_nothing() {
     assert_eq!(status.code(), Some(0));
     assert_eq!(alive_with_marker(&marker), Vec::<i32>::new());
     for child in children {
-        assert!(wait_for_exit_of(child, Duration::from_secs(2)), "{child} is left");
+        assert!(
+            wait_for_exit_of(child, Duration::from_secs(2)),
+            "{child} is left"
+        );
     }
     assert_eq!(groups_of(pid), Vec::<PathBuf>::new());
 }
 
 #[tokio::test]
 async fn a_graceful_end_without_cgroups_and_namespaces_leaves_nothing_either() {
-    let agent = Agent::builder().args(["--without", "cgroup,pid-namespace"]).start();
-    let marker = marker();
-    let _busy = busy(&agent, &marker).await;
-    let children = children_deep(agent.pid());
-    let status = tokio::task::spawn_blocking(move || agent.stop_gracefully()).await.unwrap();
-    assert_eq!(status.code(), Some(0));
-    assert_eq!(wait_until_gone(&marker, Duration::ZERO), Vec::<i32>::new());
-    for child in children {
-        assert!(wait_for_exit_of(child, Duration::from_secs(2)), "{child} is left");
-    }
-}
-
-async fn a_killed_agent_leaves_no_process(without: Option<&str>) {
-    let agent = without
-        .map_or(Agent::builder(), |parts| Agent::builder().args(["--without", parts]))
+    let agent = Agent::builder()
+        .args(["--without", "cgroup,pid-namespace"])
         .start();
     let marker = marker();
     let _busy = busy(&agent, &marker).await;
-    let (pid, children) = (agent.pid(), children_deep(agent.pid()));
-    assert!(children.len() >= 8, "{children:?}");
-    let before = outside();
-    tokio::task::spawn_blocking(move || agent.kill_hard()).await.unwrap();
-    let left = wait_until_gone(&marker, Duration::from_secs(10));
-    assert_eq!(left, Vec::<i32>::new(), "{without:?}");
+    let children = children_deep(agent.pid());
+    let status = tokio::task::spawn_blocking(move || agent.stop_gracefully())
+        .await
+        .unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(wait_until_gone(&marker, Duration::ZERO), Vec::<i32>::new());
     for child in children {
-        assert!(wait_for_exit_of(child, Duration::from_secs(10)), "{child} is left: {without:?}");
+        assert!(
+            wait_for_exit_of(child, Duration::from_secs(2)),
+            "{child} is left"
+        );
     }
-    let after = outside();
-    let added: Vec<_> = after.iter().filter(|path| !before.contains(path)).collect();
-    assert_eq!(added, Vec::<&PathBuf>::new());
-    assert_eq!(groups_of(pid), Vec::<PathBuf>::new(), "{without:?}");
-}
-
-/// Files of ours in the usual shared places.
-fn outside() -> Vec<PathBuf> {
-    ["/tmp", "/dev/shm", "/run", "/var/tmp"]
-        .iter()
-        .flat_map(|dir| std::fs::read_dir(dir).into_iter().flatten().flatten())
-        .map(|entry| entry.path())
-        .filter(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            name.contains("sandshell") && !name.starts_with("sandshell-test-")
-        })
-        .collect()
-}
-
-#[tokio::test]
-async fn a_killed_agent_leaves_nothing_running() {
-    a_killed_agent_leaves_no_process(None).await;
-}
-
-#[tokio::test]
-async fn a_killed_agent_leaves_nothing_running_without_cgroup() {
-    a_killed_agent_leaves_no_process(Some("cgroup")).await;
-}
-
-#[tokio::test]
-async fn a_killed_agent_leaves_nothing_running_without_cgroup_and_pid_namespace() {
-    a_killed_agent_leaves_no_process(Some("cgroup,pid-namespace")).await;
-}
-
-#[tokio::test]
-async fn a_killed_agent_leaves_nothing_running_without_a_pid_namespace() {
-    a_killed_agent_leaves_no_process(Some("pid-namespace")).await;
 }
 
 /// An agent in a directory of the test's own, for those that outlive one agent.
@@ -168,7 +141,8 @@ fn ready(dir: &Path, command: &mut Command) -> (std::process::Child, serde_json:
     let fifo = dir.join("ready");
     let _ = std::fs::remove_file(&fifo);
     let watch = rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC).unwrap();
-    let events = rustix::fs::inotify::WatchFlags::MOVED_TO | rustix::fs::inotify::WatchFlags::CLOSE_WRITE;
+    let events =
+        rustix::fs::inotify::WatchFlags::MOVED_TO | rustix::fs::inotify::WatchFlags::CLOSE_WRITE;
     rustix::fs::inotify::add_watch(&watch, dir, events).unwrap();
     let mut child = command.arg("--ready-file").arg(&fifo).spawn().unwrap();
     let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
@@ -179,7 +153,10 @@ fn ready(dir: &Path, command: &mut Command) -> (std::process::Child, serde_json:
         {
             return (child, ready);
         }
-        assert!(child.try_wait().unwrap().is_none(), "it ended before it was ready");
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "it ended before it was ready"
+        );
         reader.next().unwrap();
     }
 }
@@ -194,33 +171,46 @@ async fn the_next_start_cleans_what_a_killed_agent_left() {
     let id = start(&client, &process_of("seq 1 500000")).await;
     crate::calls::wait_for_exit(&client, &id).await;
     let files = || walk(&dir.path().join("state"));
-    assert!(files().iter().any(|path| path.components().any(|c| c.as_os_str() == "logs")), "{:?}", files());
+    assert!(
+        files()
+            .iter()
+            .any(|path| path.components().any(|c| c.as_os_str() == "logs")),
+        "{:?}",
+        files()
+    );
     child.kill().unwrap();
     child.wait().unwrap();
     // The socket of the dead agent is in the way of nobody.
     let (mut child, said) = ready(dir.path(), &mut raw_agent(dir.path(), &[]));
     let client = Client::new(said["url"].as_str().unwrap(), None).unwrap();
     assert_eq!(exec(&client, "echo again").await.stdout, "again\n");
-    assert_eq!(code_of(client.process(&id).await), ErrorCode::ProcessNotFound);
-    let left: Vec<_> = files().into_iter().filter(|path| path.to_string_lossy().contains(id.as_str())).collect();
+    assert_eq!(
+        code_of(client.process(&id).await),
+        ErrorCode::ProcessNotFound
+    );
+    let left: Vec<_> = files()
+        .into_iter()
+        .filter(|path| path.to_string_lossy().contains(id.as_str()))
+        .collect();
     assert_eq!(left, Vec::<PathBuf>::new());
     // A second agent beside it is refused with the reason.
-    let other = raw_agent(dir.path(), &[]).arg("--listen").arg("127.0.0.1:0").output();
-    let other = match other {
-        Ok(output) if output.status.code() == Some(2) => {
-            let mut command = Command::new(find_binary());
-            command.args(["agent", "--listen", "127.0.0.1:0", "--state-dir"]).arg(dir.path().join("state"));
-            command.stdin(Stdio::null()).output().unwrap()
-        }
-        other => other.unwrap(),
-    };
+    let mut other = Command::new(find_binary());
+    other
+        .args(["agent", "--listen", "127.0.0.1:0", "--state-dir"])
+        .arg(dir.path().join("state"));
+    let other = other.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&other.stderr).into_owned();
     assert_eq!(other.status.code(), Some(125), "{said}");
     assert!(said.contains("state") && said.contains("hint:"), "{said}");
     assert_eq!(exec(&client, "echo still").await.stdout, "still\n");
     signal(&child, Signal::TERM);
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert_eq!(walk(&dir.path().join("state")).len(), 1, "only the lock: {:?}", walk(&dir.path().join("state")));
+    assert_eq!(
+        walk(&dir.path().join("state")).len(),
+        1,
+        "only the lock: {:?}",
+        walk(&dir.path().join("state"))
+    );
 }
 
 fn walk(dir: &Path) -> Vec<PathBuf> {
@@ -235,97 +225,74 @@ fn walk(dir: &Path) -> Vec<PathBuf> {
 }
 
 fn signal(child: &std::process::Child, signal: Signal) {
-    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), signal).unwrap();
+    kill_process(
+        Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(),
+        signal,
+    )
+    .unwrap();
 }
 
 #[tokio::test]
 async fn a_supervised_command_gives_its_code_and_its_output() {
-    for (command, code) in [("exit 7", 7), ("exit 0", 0), ("kill -TERM $$", 143), ("kill -9 $$", 137)] {
+    for (command, code) in [
+        ("exit 7", 7),
+        ("exit 0", 0),
+        ("kill -TERM $$", 143),
+        ("kill -9 $$", 137),
+    ] {
         let dir = tempfile::tempdir().unwrap();
         let text = format!("echo out; echo err >&2; {command}");
-        let output = raw_agent(dir.path(), &["--", "bash", "-c", &text]).output().unwrap();
+        let output = raw_agent(dir.path(), &["--", "bash", "-c", &text])
+            .output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(code), "{command}: {output:?}");
         assert_eq!(output.stdout, b"out\n", "{command}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains("err\n"), "{command}");
+        assert!(
+            String::from_utf8_lossy(&output.stderr).contains("err\n"),
+            "{command}"
+        );
     }
     let dir = tempfile::tempdir().unwrap();
-    let output = raw_agent(dir.path(), &["--", "/no/such/program"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(127), "{output:?}");
-    let output = raw_agent(dir.path(), &["--", "/etc/passwd"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(126), "{output:?}");
+    for (program, code) in [("/no/such/program", 127), ("/etc/passwd", 126)] {
+        let output = raw_agent(dir.path(), &["--", program]).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+    }
 }
 
 #[tokio::test]
 async fn signals_are_forwarded_to_the_supervised_command() {
-    for (name, number) in [("TERM", Signal::TERM), ("INT", Signal::INT), ("HUP", Signal::HUP), ("USR1", Signal::USR1)] {
+    for (name, number) in [
+        ("TERM", Signal::TERM),
+        ("INT", Signal::INT),
+        ("HUP", Signal::HUP),
+        ("USR1", Signal::USR1),
+    ] {
         let dir = tempfile::tempdir().unwrap();
-        let text = format!("trap 'exit 9' {name}; mkfifo up; echo >up & while :; do read -t 1000 <> <(:); done");
-        let cwd = dir.path().display().to_string();
-        let mut command = raw_agent(dir.path(), &["--cwd", &cwd]);
-        let (mut child, said) = {
-            command.arg("--ready-file").arg(dir.path().join("never"));
-            let mut command = raw_agent(dir.path(), &["--cwd", &cwd]);
-            ready_before_command(dir.path(), &mut command, &text)
-        };
+        let wait = "echo trap set; while :; do read -t 1000 <> <(:); done";
+        let text = format!("trap 'exit 9' {name}; {wait}");
+        let (mut child, said) = ready_with_command(dir.path(), &text);
         let client = Client::new(said["url"].as_str().unwrap(), None).unwrap();
-        // Its trap is set once the fifo is there and written to.
-        in_time(client.wait_process(&"main".parse().unwrap(), &sandshell_client::types::WaitRequest {
-            log: Some(sandshell_client::types::LogCondition { pattern: "trap set".to_owned(), ..Default::default() }),
-            ..Default::default()
-        })).await.unwrap();
+        wait_for_text(&client, &"main".parse().unwrap(), "trap set").await;
         signal(&child, number);
         assert_eq!(child.wait().unwrap().code(), Some(9), "{name}");
     }
 }
 
-/// The command comes last on the line, so the ready file must come before it.
-fn ready_before_command(dir: &Path, command: &mut Command, text: &str) -> (std::process::Child, serde_json::Value) {
-    let text = text.replacen("; mkfifo up; echo >up &", "; echo trap set;", 1);
-    let script = dir.join("main.sh");
-    std::fs::write(&script, text).unwrap();
+/// An agent with a command to supervise, which comes last on the line: a shell moves it there.
+fn ready_with_command(dir: &Path, text: &str) -> (std::process::Child, serde_json::Value) {
     let mut line = Command::new("bash");
-    // A wrapper keeps `ready` as it is: it appends `--ready-file FILE`, which is moved forward.
-    line.arg("-c").arg(format!(
-        "exec {} agent {} \"${{@:1:2}}\" -- bash {}",
-        find_binary().display(),
-        command.get_args().skip(1).map(|a| format!("'{}'", a.to_string_lossy())).collect::<Vec<_>>().join(" "),
-        script.display()
-    ));
-    line.arg("bash").stdin(Stdio::null());
+    line.args([
+        "-c",
+        "text=$1; shift; exec \"$@\" -- bash -c \"$text\"",
+        "bash",
+        text,
+    ]);
+    let agent = raw_agent(dir, &[]);
+    line.arg(agent.get_program())
+        .args(agent.get_args())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     ready(dir, &mut line)
-}
-
-#[tokio::test]
-async fn a_token_is_needed_and_only_the_right_one_will_do() {
-    let agent = Agent::builder().token("secret-token-of-the-test").start();
-    let right = agent.client();
-    assert_eq!(exec(&right, "echo in").await.stdout, "in\n");
-    for token in [None, Some("wrong"), Some("secret-token-of-the-tes"), Some("")] {
-        let client = Client::new(agent.url(), token).unwrap();
-        let refused = client.exec(&crate::calls::exec_of("true")).await.expect_err("no right token");
-        assert_eq!((refused.status(), refused.code()), (Some(401), Some(ErrorCode::Unauthorized)));
-        let (status, headers, _) =
-            client.raw(http::Method::GET, "/v1/nothing", &http::HeaderMap::new(), "").await.unwrap();
-        assert_eq!((status.as_u16(), headers["www-authenticate"].to_str().unwrap()), (401, "Bearer"));
-        assert_eq!(client.healthz().await.unwrap().status, "ok");
-        assert_eq!(client.version().await.unwrap().api, "v1");
-    }
-    let made = Agent::start();
-    let mode = std::fs::metadata(made.token_file()).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
-    assert!(made.token().unwrap().len() >= 32);
-    assert!(!exec(&made.client(), "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'; :").await.stdout.contains(made.token().unwrap()));
-}
-
-#[tokio::test]
-async fn a_unix_socket_needs_no_token_and_is_the_owners() {
-    let agent = Agent::builder().unix_socket().start();
-    assert!(agent.url().starts_with("unix:"), "{}", agent.url());
-    assert_eq!(exec(&agent.client(), "echo in").await.stdout, "in\n");
-    let path = agent.url().trim_start_matches("unix:").to_owned();
-    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o077, 0);
-    tokio::task::spawn_blocking(move || agent.stop_gracefully()).await.unwrap();
-    assert!(!Path::new(&path).exists(), "the socket is left");
 }
 
 #[tokio::test]
@@ -337,26 +304,51 @@ async fn without_init_the_agent_gives_up_and_says_so() {
     let (mut child, said) = ready(dir.path(), &mut command);
     let client = Client::new(said["url"].as_str().unwrap(), None).unwrap();
     let marker = marker();
-    exec(&client, &format!("MARKER={marker} setsid sleep 1000 & echo x")).await;
+    exec(
+        &client,
+        &format!("MARKER={marker} setsid sleep 1000 & echo x"),
+    )
+    .await;
     let agent = i32::try_from(child.id()).unwrap();
     let init = children_deep(agent)[0];
     kill_process(Pid::from_raw(init).unwrap(), Signal::KILL).unwrap();
-    assert!(wait_for_exit_of(agent, Duration::from_secs(10)), "the agent goes on without init");
+    assert!(
+        wait_for_exit_of(agent, Duration::from_secs(10)),
+        "the agent goes on without init"
+    );
     assert_eq!(child.wait().unwrap().code(), Some(125));
-    assert_eq!(wait_until_gone(&marker, Duration::from_secs(5)), Vec::<i32>::new());
-    assert!(std::fs::read_to_string(dir.path().join("log")).unwrap().contains("init"));
+    assert_eq!(
+        wait_until_gone(&marker, Duration::from_secs(5)),
+        Vec::<i32>::new()
+    );
+    assert!(
+        std::fs::read_to_string(dir.path().join("log"))
+            .unwrap()
+            .contains("init")
+    );
 }
 
 #[tokio::test]
-async fn commands_cannot_reach_the_agent() {
+async fn a_command_that_kills_everything_it_can_does_not_hurt_the_next() {
     let agent = Agent::start();
     let client = agent.client();
-    if agent.log().contains("no PID namespace") {
-        return;
+    for _ in 0..10 {
+        // Also the shells that wait to be used.
+        exec(&client, "kill -9 -1").await;
+        let next = exec(&client, "echo still").await;
+        assert_eq!(
+            (next.exit_code, next.stdout.as_str()),
+            (0, "still\n"),
+            "{next:?}"
+        );
+        exec(&client, "kill -9 -1").await;
+        let shell = Shell::new(&agent).await;
+        let next = shell.run("echo still").await;
+        assert_eq!(
+            (next.exit_code, next.stdout.as_str()),
+            (0, "still\n"),
+            "{next:?}"
+        );
+        assert_eq!(next.session_state, "kept");
     }
-    let pid = agent.pid();
-    let result = exec(&client, &format!("kill -9 {pid} 2>&1; ls /proc | grep -c '^[0-9]'; cat /proc/1/environ | wc -c; readlink /proc/$$/exe")).await;
-    assert_eq!(client.healthz().await.unwrap().status, "ok", "{result:?}");
-    exec(&client, "kill -9 -1").await;
-    assert_eq!(exec(&client, "echo still").await.stdout, "still\n");
 }

@@ -3,6 +3,6 @@
 mod clean;
 mod interrupts;
 mod life;
+mod lost;
 mod queue;
 mod survival;
-mod lost;

@@ -52,7 +52,11 @@ struct Differences(Vec<String>);
 impl Differences {
     fn compare(&mut self, what: &str, ours: &Observed, oracle: &Observed) {
         if ours != oracle {
-            self.0.push(format!("== {what}\n-- ours: {}\n-- bash: {}\n", show(ours), show(oracle)));
+            self.0.push(format!(
+                "== {what}\n-- ours: {}\n-- bash: {}\n",
+                show(ours),
+                show(oracle)
+            ));
         }
     }
 
@@ -122,7 +126,11 @@ async fn compare_session(client: &Client, case: &Case, differences: &mut Differe
             stdout: bytes(&result.stdout, result.stdout_encoding),
             stderr: bytes(&result.stderr, result.stderr_encoding),
         };
-        let what = if i == case.steps.len() { "state".to_owned() } else { format!("step {i}: {step}") };
+        let what = if i == case.steps.len() {
+            "state".to_owned()
+        } else {
+            format!("step {i}: {step}")
+        };
         differences.compare(&format!("session, {}, {what}", case.name), &ours, oracle);
     }
     client.delete_session(&session.id).await.unwrap();
@@ -133,7 +141,10 @@ async fn compare_session(client: &Client, case: &Case, differences: &mut Differe
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exec_does_what_bash_c_does() {
     let home = tempfile::tempdir().unwrap();
-    let agent = Agent::builder().arg("--cwd").arg(&home.path().display().to_string()).start();
+    let agent = Agent::builder()
+        .arg("--cwd")
+        .arg(&home.path().display().to_string())
+        .start();
     let client = agent.client();
     let mut differences = Differences::default();
     let mut compared = 0;

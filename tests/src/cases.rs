@@ -57,7 +57,10 @@ declare -p | grep -avE '^declare -[^ ]* (BASH[A-Z_]*|EUID|UID|PPID|SHELLOPTS|_|P
 /// All cases.
 pub fn load() -> Vec<Case> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
-    let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
+    let mut files: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
     files.sort();
     files
         .iter()
@@ -84,7 +87,10 @@ pub fn environment() -> Vec<(String, String)> {
         None => (uid.to_string(), "/".to_owned()),
     };
     [
-        ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned()),
+        (
+            "PATH",
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
+        ),
         ("HOME", home),
         ("USER", name.clone()),
         ("LOGNAME", name),
@@ -101,9 +107,22 @@ fn plain_bash(arguments: &[&str], cwd: &Path, stdin: Option<&str>) -> Output {
     use std::os::unix::process::CommandExt as _;
     let mut command = Command::new("/usr/bin/bash");
     // `$0` and the prefix of messages come from the name it is called by.
-    command.arg0("bash").args(arguments).current_dir(cwd).env_clear().envs(environment());
-    command.stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() });
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command
+        .arg0("bash")
+        .args(arguments)
+        .current_dir(cwd)
+        .env_clear()
+        .envs(environment());
+    command.stdin(if stdin.is_some() {
+        Stdio::piped()
+    } else {
+        Stdio::null()
+    });
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     if let (Some(mut pipe), Some(text)) = (child.stdin.take(), stdin) {
         // The cases' inputs fit into a pipe; a program that reads none of it is no error.
         let _ = pipe.write_all(text.as_bytes());
@@ -112,14 +131,21 @@ fn plain_bash(arguments: &[&str], cwd: &Path, stdin: Option<&str>) -> Output {
 }
 
 fn status(output: &Output) -> i32 {
-    output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0))
+    output
+        .status
+        .code()
+        .unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0))
 }
 
 /// What `bash -c` does with a step.
 pub fn exec_oracle(step: &str, stdin: Option<&str>) -> Observed {
     let cwd = tempfile::tempdir().unwrap();
     let output = plain_bash(&["-c", step], cwd.path(), stdin);
-    Observed { status: status(&output), stdout: output.stdout, stderr: output.stderr }
+    Observed {
+        status: status(&output),
+        stdout: output.stdout,
+        stderr: output.stderr,
+    }
 }
 
 /// What one plain bash does with the steps, one after another. Ends early where the shell exits.
@@ -129,7 +155,11 @@ pub fn session_oracle(steps: &[String], stdin: Option<&str>, cwd: &Path) -> Vec<
     let mut driver = "__rc=0\n".to_owned();
     let input = work.path().join("stdin");
     fs::write(&input, stdin.unwrap_or_default()).unwrap();
-    let input = if stdin.is_some() { input.display().to_string() } else { "/dev/null".to_owned() };
+    let input = if stdin.is_some() {
+        input.display().to_string()
+    } else {
+        "/dev/null".to_owned()
+    };
     for (i, step) in steps.iter().enumerate() {
         fs::create_dir(work.path().join(i.to_string())).unwrap();
         fs::write(at(i, "command"), step).unwrap();
@@ -140,15 +170,24 @@ pub fn session_oracle(steps: &[String], stdin: Option<&str>, cwd: &Path) -> Vec<
     }
     let script = work.path().join("driver");
     fs::write(&script, driver).unwrap();
-    let output =
-        plain_bash(&["--norc", "--noprofile", &script.display().to_string()], cwd, None);
+    let output = plain_bash(
+        &["--norc", "--noprofile", &script.display().to_string()],
+        cwd,
+        None,
+    );
     let mut observed = Vec::new();
     for i in 0..steps.len() {
         let (Ok(stdout), Ok(stderr)) = (fs::read(at(i, "out")), fs::read(at(i, "err"))) else {
             break;
         };
-        let rc = fs::read_to_string(at(i, "rc")).ok().and_then(|t| t.trim().parse().ok());
-        observed.push(Observed { status: rc.unwrap_or_else(|| status(&output)), stdout, stderr });
+        let rc = fs::read_to_string(at(i, "rc"))
+            .ok()
+            .and_then(|t| t.trim().parse().ok());
+        observed.push(Observed {
+            status: rc.unwrap_or_else(|| status(&output)),
+            stdout,
+            stderr,
+        });
     }
     observed
 }

@@ -15,10 +15,6 @@ use crate::arguments::{AgentArguments, Part};
 use crate::failure::Failure;
 use crate::logs;
 
-/// Requests are short and the work is done by the programs: two threads keep one slow poll from
-/// delaying the rest, and more would only move tasks between caches.
-const WORKERS: usize = 2;
-
 pub(crate) fn run(arguments: AgentArguments) -> Result<ExitCode, Failure> {
     if !arguments.listen.is_local() && arguments.token_file.is_none() {
         return Err(Failure::usage(format!(
@@ -49,24 +45,20 @@ pub(crate) fn run(arguments: AgentArguments) -> Result<ExitCode, Failure> {
     let supervising = !arguments.command.is_empty();
     let token_file = arguments.token_file.clone();
     let options = options(arguments);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
+    // One thread: a request hops between tasks a handful of times, and each hop to another thread
+    // would cost more than the work itself. Disk writes and other blocking work have their own pool.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::ours(&error))?;
-    let served = runtime.block_on(async {
-        // On a worker, not on this thread: the serve loop shares its caches with the requests.
-        let serving = sandshell_agent::serve(options, init, move |started| {
-            announce(started, token_file.as_deref(), supervising);
-        });
-        tokio::spawn(serving).await
-    });
+    let served = runtime.block_on(sandshell_agent::serve(options, init, move |started| {
+        announce(started, token_file.as_deref(), supervising);
+    }));
     // Blocking reads of files may still run; nobody waits for them.
     runtime.shutdown_background();
     match served {
-        Ok(Ok(code)) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(125))),
-        Ok(Err(error)) => Err(failure(&error)),
-        Err(error) => Err(Failure::ours(&error)),
+        Ok(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(125))),
+        Err(error) => Err(failure(&error)),
     }
 }
 

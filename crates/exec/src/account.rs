@@ -34,8 +34,9 @@ impl Account {
 
     /// The user with this name or number. Only root may choose another than itself.
     pub(crate) fn find(wanted: &str) -> Result<Self, ExecError> {
-        let account =
-            lookup(wanted).ok_or_else(|| ExecError::UserNotFound { user: wanted.to_owned() })?;
+        let account = lookup(wanted).ok_or_else(|| ExecError::UserNotFound {
+            user: wanted.to_owned(),
+        })?;
         let own = rustix::process::getuid();
         if !own.is_root() && own.as_raw() != account.uid {
             return Err(ExecError::Forbidden {
@@ -81,7 +82,9 @@ fn lookup(wanted: &str) -> Option<Account> {
     let number: Option<u32> = wanted.parse().ok();
     let found = passwd.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
-        let [name, _, uid, gid, _, home, ..] = fields.as_slice() else { return None };
+        let [name, _, uid, gid, _, home, ..] = fields.as_slice() else {
+            return None;
+        };
         let uid: u32 = uid.parse().ok()?;
         (*name == wanted || number == Some(uid)).then(|| {
             Some(Account {
@@ -111,7 +114,9 @@ fn groups_of(account: &Account) -> Vec<u32> {
     let mut groups = vec![account.gid];
     groups.extend(group.lines().filter_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
-        let [_, _, gid, members, ..] = fields.as_slice() else { return None };
+        let [_, _, gid, members, ..] = fields.as_slice() else {
+            return None;
+        };
         let gid: u32 = gid.parse().ok()?;
         (gid != account.gid && members.split(',').any(|m| m == account.name)).then_some(gid)
     }));
@@ -128,6 +133,9 @@ mod tests {
         assert_eq!(by_name, lookup("0"));
         assert_eq!(by_name.map(|a| a.uid), Some(0));
         assert_eq!(lookup("no-such-user-here"), None);
-        assert_eq!(lookup("54321").map(|a| (a.uid, a.gid)), Some((54321, 54321)));
+        assert_eq!(
+            lookup("54321").map(|a| (a.uid, a.gid)),
+            Some((54321, 54321))
+        );
     }
 }

@@ -44,7 +44,7 @@ impl Config {
             exec_output_bytes: 10 * MIB,
             log_bytes: 256 * MIB,
             finished_records: 1000,
-            finished_for: Duration::from_secs(3600),
+            finished_for: Duration::from_hours(1),
             session_queue: 1000,
             exec_pool: 4,
             session_pool: 3,

@@ -1,7 +1,7 @@
 //! What can go wrong in the execution core, as data. Translated to the wire by the agent, once.
 
-use sandshell_sys::spawn::Stage;
 use sandshell_sys::Errno;
+use sandshell_sys::spawn::Stage;
 
 use crate::output::OutputError;
 
@@ -127,20 +127,30 @@ pub enum ExecError {
 
 impl ExecError {
     pub(crate) fn invalid(pointer: &str, detail: impl Into<String>) -> Self {
-        Self::Invalid { pointer: pointer.to_owned(), detail: detail.into(), hint: None }
+        Self::Invalid {
+            pointer: pointer.to_owned(),
+            detail: detail.into(),
+            hint: None,
+        }
     }
 
     pub(crate) fn internal(detail: impl Into<String>) -> Self {
-        Self::Internal { detail: detail.into() }
+        Self::Internal {
+            detail: detail.into(),
+        }
     }
 
     /// A system call of ours failed: used-up resources are the machine's state, the rest our fault.
     pub(crate) fn system(what: &str, errno: Errno) -> Self {
         match errno {
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::NOSPC => {
-                Self::Unavailable { detail: format!("{what}: {errno}") }
+                Self::Unavailable {
+                    detail: format!("{what}: {errno}"),
+                }
             }
-            _ => Self::Internal { detail: format!("{what}: {errno}") },
+            _ => Self::Internal {
+                detail: format!("{what}: {errno}"),
+            },
         }
     }
 
@@ -148,17 +158,19 @@ impl ExecError {
     pub(crate) fn from_spawn(stage: Stage, errno: Errno, program: &str, cwd: &str) -> Self {
         let program = program.to_owned();
         match (stage, errno) {
-            (Stage::Cwd, _) => {
-                Self::Cwd { path: cwd.to_owned(), reason: errno.to_string() }
-            }
+            (Stage::Cwd, _) => Self::Cwd {
+                path: cwd.to_owned(),
+                reason: errno.to_string(),
+            },
             (Stage::Exec, Errno::NOENT | Errno::NOTDIR) => Self::ProgramNotFound { program },
             (Stage::Exec, Errno::TOOBIG) => Self::invalid(
                 "/env",
                 "arguments and environment together are larger than the kernel takes",
             ),
-            (Stage::Exec, _) => {
-                Self::ProgramNotExecutable { program, reason: errno.to_string() }
-            }
+            (Stage::Exec, _) => Self::ProgramNotExecutable {
+                program,
+                reason: errno.to_string(),
+            },
             (Stage::Identity, _) => Self::Forbidden {
                 detail: format!("cannot run as another user: {errno}"),
             },

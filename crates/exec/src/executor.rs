@@ -17,12 +17,11 @@ use crate::account::Account;
 use crate::host::{self, Host, Program};
 use crate::pool::Pool;
 use crate::pool::exec_shell::ExecShell;
-use crate::pool::script_check::suits_waiting_shell;
 use crate::process::{self, ProcessHandle, Processes, ResultSpec, start_with_pipes};
 use crate::session::{
-    Birth as SessionBirth, ChannelRoot, SessionHandle, Sessions, Shell, Snapshot,
-    check_environment,
+    Birth as SessionBirth, ChannelRoot, SessionHandle, Sessions, Shell, Snapshot, check_environment,
 };
+use crate::shell_text::suits_waiting_shell;
 use crate::spawner::Spawner;
 use crate::tree::Nursery;
 use crate::{Config, ExecError, StartError};
@@ -56,7 +55,9 @@ impl Executor {
     pub async fn start(init: InitHandle, config: Config) -> Result<Self, StartError> {
         let failed = |step: &'static str| move |e: String| StartError { step, reason: e };
         let account = match &config.user {
-            Some(user) => Account::find(user).map_err(|e| e.to_string()).map_err(failed("user"))?,
+            Some(user) => Account::find(user)
+                .map_err(|e| e.to_string())
+                .map_err(failed("user"))?,
             None => Account::own(),
         };
         let shell = host::find_program("bash")
@@ -67,7 +68,9 @@ impl Executor {
         let host = Arc::new(Host {
             spawner: Spawner::new(init.socket)?,
             nursery: Nursery::new(init.surroundings),
-            null: host::open_null().map_err(|e| e.to_string()).map_err(failed("/dev/null"))?,
+            null: host::open_null()
+                .map_err(|e| e.to_string())
+                .map_err(failed("/dev/null"))?,
             account,
             shell,
             config,
@@ -109,7 +112,9 @@ impl Executor {
     pub async fn exec(&self, request: ExecRequest) -> Result<(ProcessHandle, bool), ExecError> {
         let host = &self.0.host;
         let result = ResultSpec {
-            max_bytes: request.max_output_bytes.unwrap_or(host.config.exec_output_bytes),
+            max_bytes: request
+                .max_output_bytes
+                .unwrap_or(host.config.exec_output_bytes),
             truncate: request.truncate,
         };
         let spec = ProcessRequest {
@@ -150,7 +155,10 @@ impl Executor {
         check_process(&spec)?;
         let id = spec.id.clone().unwrap_or_else(ProcessId::generate);
         let made = self.make_process(kind, id.clone(), spec.clone(), result);
-        self.0.processes.get_or_make(&id, &spec, Box::pin(made)).await
+        self.0
+            .processes
+            .get_or_make(&id, &spec, Box::pin(made))
+            .await
     }
 
     async fn make_process(
@@ -167,7 +175,12 @@ impl Executor {
         {
             let shell = pool.take().await?;
             shell.tell(text)?;
-            let ExecShell { program, running, pump, .. } = shell;
+            let ExecShell {
+                program,
+                running,
+                pump,
+                ..
+            } = shell;
             let birth = process::Birth {
                 id,
                 kind,
@@ -216,9 +229,10 @@ impl Executor {
             None => None,
         };
         let shell = host.shell(spec.shell.as_deref())?;
-        let name = shell
-            .file_name()
-            .map_or_else(|| "sh".to_owned(), |name| name.to_string_lossy().into_owned());
+        let name = shell.file_name().map_or_else(
+            || "sh".to_owned(),
+            |name| name.to_string_lossy().into_owned(),
+        );
         let argv = match &state {
             // `--` keeps a text that starts with a dash from being taken for an option.
             None => vec![name, "-c".to_owned(), "--".to_owned(), text.clone()],
@@ -227,8 +241,9 @@ impl Executor {
         // `cwd` is entered by the state's own script, after its own directory.
         let mut program = host.program(&argv, &account, cwd, env, limits)?;
         program.name = shell.to_string_lossy().into_owned();
-        program.paths =
-            std::ffi::CString::new(shell.as_os_str().as_encoded_bytes()).into_iter().collect();
+        program.paths = std::ffi::CString::new(shell.as_os_str().as_encoded_bytes())
+            .into_iter()
+            .collect();
         if let Some(state) = state {
             add_state(&mut program, &state, spec, &text)?;
         }
@@ -237,7 +252,10 @@ impl Executor {
 
     /// The process with this id.
     pub fn process(&self, id: &str) -> Result<ProcessHandle, ExecError> {
-        self.0.processes.get(id).ok_or_else(|| ExecError::ProcessNotFound { id: id.to_owned() })
+        self.0
+            .processes
+            .get(id)
+            .ok_or_else(|| ExecError::ProcessNotFound { id: id.to_owned() })
     }
 
     /// All processes, execs included, oldest first.
@@ -302,7 +320,10 @@ impl Executor {
 
     /// The session with this id.
     pub fn session(&self, id: &str) -> Result<SessionHandle, ExecError> {
-        self.0.sessions.get(id).ok_or_else(|| ExecError::SessionNotFound { id: id.to_owned() })
+        self.0
+            .sessions
+            .get(id)
+            .ok_or_else(|| ExecError::SessionNotFound { id: id.to_owned() })
     }
 
     /// All sessions, oldest first.
@@ -358,7 +379,9 @@ fn poolable(spec: &ProcessRequest) -> Option<&str> {
         && spec.shell.is_none()
         && spec.user.is_none()
         && spec.limits.is_none();
-    spec.command.as_deref().filter(|text| plain && suits_waiting_shell(text))
+    spec.command
+        .as_deref()
+        .filter(|text| plain && suits_waiting_shell(text))
 }
 
 fn check_process(spec: &ProcessRequest) -> Result<(), ExecError> {
@@ -379,7 +402,10 @@ fn check_process(spec: &ProcessRequest) -> Result<(), ExecError> {
             });
         }
         (Some(command), None) if command.contains('\0') => {
-            return Err(ExecError::invalid("/command", "a command contains no NUL byte"));
+            return Err(ExecError::invalid(
+                "/command",
+                "a command contains no NUL byte",
+            ));
         }
         _ => {}
     }
@@ -391,7 +417,10 @@ fn check_process(spec: &ProcessRequest) -> Result<(), ExecError> {
         });
     }
     if spec.argv.is_some() && spec.shell.is_some() {
-        return Err(ExecError::invalid("/shell", "an argv is run without a shell"));
+        return Err(ExecError::invalid(
+            "/shell",
+            "an argv is run without a shell",
+        ));
     }
     if let Some(restart) = spec.restart
         && restart.mode != RestartMode::Never

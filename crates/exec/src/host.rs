@@ -82,9 +82,14 @@ impl Host {
 
     /// Absolute form of a request's `cwd`.
     pub(crate) fn cwd(&self, cwd: Option<&str>) -> Result<String, ExecError> {
-        let Some(cwd) = cwd else { return Ok(self.config.cwd.to_string_lossy().into_owned()) };
+        let Some(cwd) = cwd else {
+            return Ok(self.config.cwd.to_string_lossy().into_owned());
+        };
         if cwd.is_empty() || cwd.contains('\0') {
-            return Err(ExecError::invalid("/cwd", "a directory has a name without NUL bytes"));
+            return Err(ExecError::invalid(
+                "/cwd",
+                "a directory has a name without NUL bytes",
+            ));
         }
         Ok(self.config.cwd.join(cwd).to_string_lossy().into_owned())
     }
@@ -93,8 +98,9 @@ impl Host {
     pub(crate) fn shell(&self, wanted: Option<&str>) -> Result<PathBuf, ExecError> {
         match wanted {
             None => Ok(self.shell.clone()),
-            Some(name) => find_program(name)
-                .ok_or_else(|| ExecError::ProgramNotFound { program: name.to_owned() }),
+            Some(name) => find_program(name).ok_or_else(|| ExecError::ProgramNotFound {
+                program: name.to_owned(),
+            }),
         }
     }
 
@@ -117,9 +123,12 @@ impl Host {
                 })
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let name = argv.first().filter(|name| !name.is_empty()).ok_or_else(|| {
-            ExecError::invalid("/argv", "argv needs at least the name of a program")
-        })?;
+        let name = argv
+            .first()
+            .filter(|name| !name.is_empty())
+            .ok_or_else(|| {
+                ExecError::invalid("/argv", "argv needs at least the name of a program")
+            })?;
         let path = variables.get("PATH").map_or("", String::as_str);
         Ok(Program {
             name: name.clone(),
@@ -139,9 +148,15 @@ impl Host {
         program: &Program,
         fds: &[(BorrowedFd<'_>, i32)],
     ) -> Result<Running, ExecError> {
-        let files = program.files.iter().map(|(file, number)| (file.as_fd(), *number));
+        let files = program
+            .files
+            .iter()
+            .map(|(file, number)| (file.as_fd(), *number));
         let fds: Vec<(BorrowedFd<'_>, i32)> = fds.iter().copied().chain(files).collect();
-        let place = self.nursery.place().map_err(|e| ExecError::system("cannot make a group", e))?;
+        let place = self
+            .nursery
+            .place()
+            .map_err(|e| ExecError::system("cannot make a group", e))?;
         let request = SpawnRequest {
             id: 0,
             programs: program.paths.clone(),
@@ -156,14 +171,19 @@ impl Host {
         };
         let mut passed: Vec<BorrowedFd<'_>> = fds.iter().map(|(fd, _)| *fd).collect();
         passed.extend(place.dir());
-        let started = self.spawner.spawn(request, &passed).await.map_err(
-            |Refused { stage, errno }| {
-                ExecError::from_spawn(stage, errno, &program.name, &program.cwd)
-            },
-        )?;
+        let started =
+            self.spawner
+                .spawn(request, &passed)
+                .await
+                .map_err(|Refused { stage, errno }| {
+                    ExecError::from_spawn(stage, errno, &program.name, &program.cwd)
+                })?;
         Ok(Running {
             pid: started.pid,
-            live: Arc::new(Live { pidfd: started.pidfd, tree: place.settle(started.keeper) }),
+            live: Arc::new(Live {
+                pidfd: started.pidfd,
+                tree: place.settle(started.keeper),
+            }),
             exit: started.exit,
         })
     }
@@ -218,7 +238,10 @@ pub(crate) fn check_variable(name: &str, value: Option<&str>) -> Result<(), Exec
         ));
     }
     if value.is_some_and(|v| v.contains('\0')) {
-        return Err(ExecError::invalid(&pointer, "the value of a variable has no NUL byte"));
+        return Err(ExecError::invalid(
+            &pointer,
+            "the value of a variable has no NUL byte",
+        ));
     }
     Ok(())
 }
@@ -234,14 +257,21 @@ fn encode_env(variables: &BTreeMap<String, String>) -> Result<Vec<CString>, Exec
 }
 
 fn rlimits(limits: Option<&Limits>) -> Vec<Rlimit> {
-    let Some(limits) = limits else { return Vec::new() };
+    let Some(limits) = limits else {
+        return Vec::new();
+    };
     [
         (RLIMIT_NOFILE, limits.open_files),
         (RLIMIT_FSIZE, limits.file_bytes),
         (RLIMIT_CPU, limits.cpu_seconds),
     ]
     .into_iter()
-    .filter_map(|(resource, value)| Some(Rlimit { resource, value: value? }))
+    .filter_map(|(resource, value)| {
+        Some(Rlimit {
+            resource,
+            value: value?,
+        })
+    })
     .collect()
 }
 

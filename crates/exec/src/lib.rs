@@ -22,6 +22,7 @@ mod pool;
 mod process;
 mod registry;
 mod session;
+mod shell_text;
 mod spawner;
 mod tree;
 

@@ -6,7 +6,6 @@
 //! Two kinds: shells for `exec` ([`exec_shell`]) and shells for sessions (`crate::session::shell`).
 
 pub(crate) mod exec_shell;
-pub(crate) mod script_check;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -44,7 +43,9 @@ impl<T: Member> Pool<T> {
         tokio::spawn(async move {
             loop {
                 let full = sender.capacity() == 0;
-                let Ok(permit) = sender.reserve().await else { return };
+                let Ok(permit) = sender.reserve().await else {
+                    return;
+                };
                 if full {
                     // A place just became free, the others are taken: let the taker go first.
                     tokio::time::sleep(SETTLE).await;
@@ -57,14 +58,18 @@ impl<T: Member> Pool<T> {
                 }
             }
         });
-        Arc::new(Self { ready: Mutex::new(receiver) })
+        Arc::new(Self {
+            ready: Mutex::new(receiver),
+        })
     }
 
     /// A member that can be used.
     pub(crate) async fn take(&self) -> Result<T, ExecError> {
         let mut ready = self.ready.lock().await;
         loop {
-            let gone = || ExecError::Unavailable { detail: "the agent is shutting down".to_owned() };
+            let gone = || ExecError::Unavailable {
+                detail: "the agent is shutting down".to_owned(),
+            };
             let mut member = ready.recv().await.ok_or_else(gone)??;
             if member.is_usable() {
                 return Ok(member);

@@ -48,7 +48,7 @@ pub(crate) const TIMEOUT_GRACE: Duration = Duration::from_millis(250);
 /// First pause before a restart.
 const BACKOFF_START: Duration = Duration::from_millis(500);
 /// Longest pause, and the run time after which the pause starts anew.
-const BACKOFF_MAX: Duration = Duration::from_secs(60);
+const BACKOFF_MAX: Duration = Duration::from_mins(1);
 
 pub(crate) type Processes = Registry<ProcessId, ProcessHandle>;
 
@@ -130,7 +130,11 @@ pub(crate) async fn start_with_pipes(
     let (err, err_theirs) = host::output_pipe()?;
     let input = wants_stdin.then(host::input_pipe).transpose()?;
     let theirs = input.as_ref().map_or(host.null(), |(read, _)| read.as_fd());
-    let fds = [(theirs, 0), (out_theirs.as_fd(), 1), (err_theirs.as_fd(), 2)];
+    let fds = [
+        (theirs, 0),
+        (out_theirs.as_fd(), 1),
+        (err_theirs.as_fd(), 2),
+    ];
     let running = host.start(program, &fds).await?;
     let pump = Pump::new(out, err).map_err(|e| ExecError::internal(format!("pipes: {e}")))?;
     Ok((running, pump, input.map(|(_, write)| write)))
@@ -181,7 +185,14 @@ impl ProcessHandle {
         if !birth.first_input.is_empty() || !keep_open {
             tokio::spawn(feed(process.clone(), birth.first_input, keep_open));
         }
-        tokio::spawn(run(host, processes, process.clone(), birth.program, birth.running, birth.pump));
+        tokio::spawn(run(
+            host,
+            processes,
+            process.clone(),
+            birth.program,
+            birth.running,
+            birth.pump,
+        ));
         Ok(Self(process))
     }
 
@@ -246,11 +257,24 @@ impl ProcessHandle {
     /// The result of an exec, once it is over.
     pub async fn exec_result(&self, encoding: Encoding) -> Result<ExecResult, ExecError> {
         self.ended().await;
-        let ResultSpec { max_bytes, truncate } = self.0.result;
-        let stdout = self.0.log.excerpt(Stream::Stdout, max_bytes, truncate).await?;
-        let stderr = self.0.log.excerpt(Stream::Stderr, max_bytes, truncate).await?;
-        let truncated = (stdout.omitted > 0 || stderr.omitted > 0)
-            .then_some(Truncated { stdout_bytes: stdout.omitted, stderr_bytes: stderr.omitted });
+        let ResultSpec {
+            max_bytes,
+            truncate,
+        } = self.0.result;
+        let stdout = self
+            .0
+            .log
+            .excerpt(Stream::Stdout, max_bytes, truncate)
+            .await?;
+        let stderr = self
+            .0
+            .log
+            .excerpt(Stream::Stderr, max_bytes, truncate)
+            .await?;
+        let truncated = (stdout.omitted > 0 || stderr.omitted > 0).then_some(Truncated {
+            stdout_bytes: stdout.omitted,
+            stderr_bytes: stderr.omitted,
+        });
         let stdout = Encoded::new(stdout.bytes, encoding);
         let stderr = Encoded::new(stderr.bytes, encoding);
         let facts = self.0.facts();
@@ -286,7 +310,9 @@ impl ProcessHandle {
             detail: format!("{:?} is not a signal", request.signal),
             hint: Some("use a name such as SIGTERM or HUP, or a number from 1 to 64".to_owned()),
         })?;
-        let ended = || ExecError::ProcessEnded { id: self.0.id.to_string() };
+        let ended = || ExecError::ProcessEnded {
+            id: self.0.id.to_string(),
+        };
         let live = self.0.facts().live.clone().ok_or_else(ended)?;
         let signalled = match request.scope {
             SignalScope::Process => {
@@ -307,7 +333,11 @@ impl ProcessHandle {
                     .count() as u32
             }
         };
-        if signalled == 0 { Err(ended()) } else { Ok(SignalReply { signalled }) }
+        if signalled == 0 {
+            Err(ended())
+        } else {
+            Ok(SignalReply { signalled })
+        }
     }
 
     /// TERM, grace, KILL for the whole tree. No restart follows.
@@ -356,14 +386,18 @@ async fn run(
 ) {
     let policy = process.spec.restart.unwrap_or_default();
     let mut backoff = first_backoff(policy);
-    let mut deadline =
-        process.spec.timeout_ms.map(|ms| tokio::time::Instant::now() + Duration::from_millis(ms));
+    let mut deadline = process
+        .spec
+        .timeout_ms
+        .map(|ms| tokio::time::Instant::now() + Duration::from_millis(ms));
     loop {
         let live = running.live.clone();
         let began = Instant::now();
         let exit = supervise(&process, &mut running, &mut pump, &mut deadline).await;
         if !wants_restart(&process, policy, exit) {
             finish(&process, &live, exit);
+            // Whoever waits for the result goes first; cleaning up can wait.
+            tokio::task::yield_now().await;
             leftovers(pump, &live, &process.log).await;
             process.facts().live = None;
             break;
@@ -449,7 +483,9 @@ async fn leftovers(mut pump: Pump, live: &Live, log: &OutputLog) {
 }
 
 fn first_backoff(policy: RestartPolicy) -> Duration {
-    policy.backoff_ms.map_or(BACKOFF_START, Duration::from_millis)
+    policy
+        .backoff_ms
+        .map_or(BACKOFF_START, Duration::from_millis)
 }
 
 fn wants_restart(process: &Process, policy: RestartPolicy, exit: Exit) -> bool {
@@ -458,7 +494,9 @@ fn wants_restart(process: &Process, policy: RestartPolicy, exit: Exit) -> bool {
         RestartMode::OnFailure => exit != Exit::Code(0),
         RestartMode::Always => true,
     };
-    let left = policy.max_restarts.is_none_or(|max| process.facts().restarts < max);
+    let left = policy
+        .max_restarts
+        .is_none_or(|max| process.facts().restarts < max);
     by_mode && left && !process.stopping.load(Ordering::Acquire)
 }
 

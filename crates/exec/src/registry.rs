@@ -94,7 +94,10 @@ where
             }
         };
         if !made && let Some(field) = first_difference(thing.spec(), spec) {
-            return Err(ExecError::IdConflict { id: id.to_string(), field });
+            return Err(ExecError::IdConflict {
+                id: id.to_string(),
+                field,
+            });
         }
         Ok((thing, made))
     }
@@ -103,7 +106,10 @@ where
     pub(crate) fn get(&self, id: &str) -> Option<T> {
         let mut inner = self.lock();
         inner.forget_old(self.keep, self.keep_for);
-        inner.cells.get(id).and_then(|slot| slot.cell.get().cloned())
+        inner
+            .cells
+            .get(id)
+            .and_then(|slot| slot.cell.get().cloned())
     }
 
     /// All things, oldest first.
@@ -143,15 +149,22 @@ where
         let (number, cell) = (self.next, Arc::new(OnceCell::new()));
         self.next += 1;
         self.order.insert(number, id.clone());
-        self.cells.insert(id.clone(), Slot { number, cell: cell.clone() });
+        self.cells.insert(
+            id.clone(),
+            Slot {
+                number,
+                cell: cell.clone(),
+            },
+        );
         cell
     }
 
     /// A failed create leaves no trace, unless another one is trying the same id right now.
     fn leave_if_empty(&mut self, id: &K) {
-        let empty = self.cells.get::<str>(id.borrow()).is_some_and(|slot| {
-            slot.cell.get().is_none() && Arc::strong_count(&slot.cell) <= 2
-        });
+        let empty = self
+            .cells
+            .get::<str>(id.borrow())
+            .is_some_and(|slot| slot.cell.get().is_none() && Arc::strong_count(&slot.cell) <= 2);
         if empty {
             self.remove(id.borrow());
         }
@@ -169,7 +182,9 @@ where
             if self.finished.len() <= keep && at.elapsed() < keep_for {
                 break;
             }
-            let Some((at, id)) = self.finished.pop_front() else { break };
+            let Some((at, id)) = self.finished.pop_front() else {
+                break;
+            };
             let in_use = self
                 .cells
                 .get::<str>(id.borrow())
@@ -196,7 +211,10 @@ pub(crate) fn first_difference<S: Serialize>(a: &S, b: &S) -> Option<String> {
         return None;
     }
     let (a, b) = (a.as_object()?, b.as_object()?);
-    a.keys().chain(b.keys()).find(|key| a.get(*key) != b.get(*key)).cloned()
+    a.keys()
+        .chain(b.keys())
+        .find(|key| a.get(*key) != b.get(*key))
+        .cloned()
 }
 
 #[cfg(test)]
@@ -228,13 +246,15 @@ mod tests {
     ) -> Result<(Thing, bool), ExecError> {
         let wanted = spec(n);
         registry
-            .get_or_make(&id.to_owned(), &wanted, async { Ok(Thing(Arc::new(wanted.clone()))) })
+            .get_or_make(&id.to_owned(), &wanted, async {
+                Ok(Thing(Arc::new(wanted.clone())))
+            })
             .await
     }
 
     #[tokio::test]
     async fn one_id_makes_one_thing() {
-        let registry = Registry::new(10, Duration::from_secs(60));
+        let registry = Registry::new(10, Duration::from_mins(1));
         assert!(make(&registry, "a", 1).await.unwrap().1);
         assert!(!make(&registry, "a", 1).await.unwrap().1);
         let conflict = make(&registry, "a", 2).await.unwrap_err();
@@ -243,9 +263,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_failed_make_leaves_nothing() {
-        let registry: Registry<String, Thing> = Registry::new(10, Duration::from_secs(60));
+        let registry: Registry<String, Thing> = Registry::new(10, Duration::from_mins(1));
         let failed = registry
-            .get_or_make(&"a".to_owned(), &spec(1), async { Err(ExecError::StdinClosed) })
+            .get_or_make(&"a".to_owned(), &spec(1), async {
+                Err(ExecError::StdinClosed)
+            })
             .await;
         assert!(failed.is_err());
         assert!(registry.lock().cells.is_empty() && registry.lock().order.is_empty());
@@ -254,7 +276,7 @@ mod tests {
 
     #[tokio::test]
     async fn finished_things_are_forgotten_by_count_but_not_while_held() {
-        let registry = Registry::new(2, Duration::from_secs(60));
+        let registry = Registry::new(2, Duration::from_mins(1));
         let (held, _) = make(&registry, "held", 0).await.unwrap();
         registry.finished("held".to_owned());
         for n in 0..4 {

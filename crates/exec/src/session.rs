@@ -91,13 +91,21 @@ pub(super) struct Settings {
 #[derive(Debug)]
 pub(super) enum Control {
     /// End the command that runs; a particular one, or whichever it is.
-    Interrupt { only: Option<CommandId>, reply: Option<oneshot::Sender<(Option<CommandId>, &'static str)>> },
+    Interrupt {
+        only: Option<CommandId>,
+        reply: Option<oneshot::Sender<(Option<CommandId>, &'static str)>>,
+    },
     /// The state now, or before the command that runs.
-    Snapshot { reply: oneshot::Sender<Option<Snapshot>> },
+    Snapshot {
+        reply: oneshot::Sender<Option<Snapshot>>,
+    },
     /// Variables to change before the next command.
     Environment { changes: Env },
     /// End the session.
-    End { reason: String, reply: oneshot::Sender<KillReply> },
+    End {
+        reason: String,
+        reply: oneshot::Sender<KillReply>,
+    },
 }
 
 impl Entry for SessionHandle {
@@ -134,7 +142,9 @@ impl SessionHandle {
         let (controls, controls_receiver) = mpsc::channel(64);
         let settings = Settings {
             timeout: spec.timeout_ms.map(Duration::from_millis),
-            max_output_bytes: spec.max_output_bytes.unwrap_or(host.config.exec_output_bytes),
+            max_output_bytes: spec
+                .max_output_bytes
+                .unwrap_or(host.config.exec_output_bytes),
             idle_timeout: spec.idle_timeout_ms.map(Duration::from_millis),
         };
         let session = Arc::new(Session {
@@ -234,7 +244,9 @@ impl SessionHandle {
         check_request(&request)?;
         self.check_alive()?;
         let id = request.id.clone().unwrap_or_else(CommandId::generate);
-        let max_bytes = request.max_output_bytes.unwrap_or(s.facts().settings.max_output_bytes);
+        let max_bytes = request
+            .max_output_bytes
+            .unwrap_or(s.facts().settings.max_output_bytes);
         let command = {
             let mut history = s.history();
             if request.id.is_some()
@@ -242,18 +254,23 @@ impl SessionHandle {
             {
                 return match first_difference(existing.request(), &request) {
                     None => Ok((existing.clone(), false)),
-                    Some(field) => Err(ExecError::IdConflict { id: id.to_string(), field }),
+                    Some(field) => Err(ExecError::IdConflict {
+                        id: id.to_string(),
+                        field,
+                    }),
                 };
             }
             let log = s.log(&format!("{}.{id}", s.id), max_bytes);
             let command = CommandHandle::new(id, request, max_bytes, log, s.controls.clone());
             // Into the history and the queue under one lock, so that both have one order.
-            s.queue.try_send(command.clone()).map_err(|error| match error {
-                mpsc::error::TrySendError::Full(_) => {
-                    ExecError::QueueFull { limit: s.queue.max_capacity() }
-                }
-                mpsc::error::TrySendError::Closed(_) => s.ended_error(),
-            })?;
+            s.queue
+                .try_send(command.clone())
+                .map_err(|error| match error {
+                    mpsc::error::TrySendError::Full(_) => ExecError::QueueFull {
+                        limit: s.queue.max_capacity(),
+                    },
+                    mpsc::error::TrySendError::Closed(_) => s.ended_error(),
+                })?;
             history.push_back(command.clone());
             forget_old(&mut history, s.host.config.finished_records);
             command
@@ -264,18 +281,29 @@ impl SessionHandle {
     /// Interrupts the command that runs; answers when it is over.
     pub async fn interrupt(&self) -> Result<InterruptReply, ExecError> {
         let (reply, answer) = oneshot::channel();
-        self.wish(Control::Interrupt { only: None, reply: Some(reply) }).await?;
+        self.wish(Control::Interrupt {
+            only: None,
+            reply: Some(reply),
+        })
+        .await?;
         let (command_id, method) = answer.await.map_err(|_| self.0.ended_error())?;
-        Ok(InterruptReply { command_id, method: method.to_owned(), session: self.record() })
+        Ok(InterruptReply {
+            command_id,
+            method: method.to_owned(),
+            session: self.record(),
+        })
     }
 
     /// The state now, or before the command that runs.
     pub(crate) async fn snapshot(&self) -> Result<Snapshot, ExecError> {
         let (reply, answer) = oneshot::channel();
         self.wish(Control::Snapshot { reply }).await?;
-        answer.await.map_err(|_| self.0.ended_error())?.ok_or_else(|| {
-            ExecError::internal("the shell has not saved its state, so it cannot be copied")
-        })
+        answer
+            .await
+            .map_err(|_| self.0.ended_error())?
+            .ok_or_else(|| {
+                ExecError::internal("the shell has not saved its state, so it cannot be copied")
+            })
     }
 
     /// Changes environment and settings.
@@ -295,14 +323,18 @@ impl SessionHandle {
             }
         }
         // Sent even when empty: it makes the owner look at the new idle timeout.
-        self.wish(Control::Environment { changes: patch.env }).await?;
+        self.wish(Control::Environment { changes: patch.env })
+            .await?;
         Ok(self.record())
     }
 
     /// Ends the session and everything it started.
     pub(crate) async fn end(&self, reason: &str) -> KillReply {
         let (reply, answer) = oneshot::channel();
-        let wish = Control::End { reason: reason.to_owned(), reply };
+        let wish = Control::End {
+            reason: reason.to_owned(),
+            reply,
+        };
         let ended = || KillReply {
             method: "already_ended".to_owned(),
             killed: 0,
@@ -330,11 +362,19 @@ impl SessionHandle {
     }
 
     fn check_alive(&self) -> Result<(), ExecError> {
-        if self.0.ended.borrow().is_some() { Err(self.0.ended_error()) } else { Ok(()) }
+        if self.0.ended.borrow().is_some() {
+            Err(self.0.ended_error())
+        } else {
+            Ok(())
+        }
     }
 
     async fn wish(&self, control: Control) -> Result<(), ExecError> {
-        self.0.controls.send(control).await.map_err(|_| self.0.ended_error())
+        self.0
+            .controls
+            .send(control)
+            .await
+            .map_err(|_| self.0.ended_error())
     }
 }
 
@@ -348,13 +388,26 @@ impl Session {
     }
 
     fn ended_error(&self) -> ExecError {
-        let reason = self.ended.borrow().clone().unwrap_or_else(|| "it is ending".to_owned());
-        ExecError::SessionEnded { id: self.id.to_string(), reason }
+        let reason = self
+            .ended
+            .borrow()
+            .clone()
+            .unwrap_or_else(|| "it is ending".to_owned());
+        ExecError::SessionEnded {
+            id: self.id.to_string(),
+            reason,
+        }
     }
 
     fn log(&self, name: &str, keep_head: u64) -> OutputLog {
         let dir = self.host.config.state_dir.join("logs").join(name);
-        OutputLog::new(dir, LogLimits { cap: self.host.config.log_bytes, keep_head })
+        OutputLog::new(
+            dir,
+            LogLimits {
+                cap: self.host.config.log_bytes,
+                keep_head,
+            },
+        )
     }
 
     /// What its processes use, and which of them the shell waits for.
@@ -364,8 +417,11 @@ impl Session {
             (facts.trees.clone(), facts.commands)
         };
         let pids: Vec<i32> = trees.iter().flat_map(|live| live.tree.alive()).collect();
-        let resident: u64 =
-            pids.iter().filter_map(|pid| procfs::stat(*pid)).map(|s| s.resident_pages).sum();
+        let resident: u64 = pids
+            .iter()
+            .filter_map(|pid| procfs::stat(*pid))
+            .map(|s| s.resident_pages)
+            .sum();
         let stats = SessionStats {
             processes: pids.len() as u32,
             memory_bytes: resident * procfs::page_size(),
@@ -378,7 +434,11 @@ impl Session {
             .into_iter()
             .filter_map(|pid| {
                 let state = procfs::stat(pid)?.state.to_string();
-                Some(ProcessInfo { pid, command: procfs::command_line(pid), state })
+                Some(ProcessInfo {
+                    pid,
+                    command: procfs::command_line(pid),
+                    state,
+                })
             })
             .collect();
         (stats, processes)
@@ -390,20 +450,35 @@ fn forget_old(history: &mut VecDeque<CommandHandle>, keep: usize) {
     while history.len() > keep.max(1) {
         let finished = |c: &CommandHandle| {
             !c.is_held()
-                && matches!(c.record().state, CommandState::Done | CommandState::Cancelled)
+                && matches!(
+                    c.record().state,
+                    CommandState::Done | CommandState::Cancelled
+                )
         };
         // The oldest is nearly always free to go; a held one is looked past.
-        let Some(at) = history.iter().position(finished) else { return };
+        let Some(at) = history.iter().position(finished) else {
+            return;
+        };
         history.remove(at);
     }
 }
 
 fn check_request(request: &SessionExecRequest) -> Result<(), ExecError> {
     if request.command.contains('\0') {
-        return Err(ExecError::invalid("/command", "a command contains no NUL byte"));
+        return Err(ExecError::invalid(
+            "/command",
+            "a command contains no NUL byte",
+        ));
     }
-    if request.cwd.as_ref().is_some_and(|cwd| cwd.is_empty() || cwd.contains('\0')) {
-        return Err(ExecError::invalid("/cwd", "a directory has a name without NUL bytes"));
+    if request
+        .cwd
+        .as_ref()
+        .is_some_and(|cwd| cwd.is_empty() || cwd.contains('\0'))
+    {
+        return Err(ExecError::invalid(
+            "/cwd",
+            "a directory has a name without NUL bytes",
+        ));
     }
     if let Some(stdin) = &request.stdin
         && Encoded::decode(stdin, request.stdin_encoding).is_none()

@@ -36,9 +36,12 @@ pub(crate) struct Refused {
     pub(crate) errno: Errno,
 }
 
+/// Pid, pidfd and keeper of a program that has just started.
+type Born = (i32, OwnedFd, Option<OwnedFd>);
+
 #[derive(Debug)]
 struct Waiting {
-    started: Option<oneshot::Sender<Result<(i32, OwnedFd, Option<OwnedFd>), Refused>>>,
+    started: Option<oneshot::Sender<Result<Born, Refused>>>,
     exited: Option<oneshot::Sender<Exit>>,
 }
 
@@ -57,8 +60,13 @@ pub(crate) struct Spawner(Arc<Line>);
 impl Spawner {
     /// Takes over the socket and starts the reading task.
     pub(crate) fn new(socket: OwnedFd) -> Result<Self, StartError> {
-        let socket = reactor::watch(socket, Interest::READABLE | Interest::WRITABLE)
-            .map_err(|e| StartError { step: "init's socket", reason: e.to_string() })?;
+        let socket =
+            reactor::watch(socket, Interest::READABLE | Interest::WRITABLE).map_err(|e| {
+                StartError {
+                    step: "init's socket",
+                    reason: e.to_string(),
+                }
+            })?;
         let line = Arc::new(Line {
             socket,
             waiting: Mutex::new(HashMap::new()),
@@ -86,13 +94,22 @@ impl Spawner {
         mut request: SpawnRequest,
         fds: &[BorrowedFd<'_>],
     ) -> Result<Started, Refused> {
-        let gone = Refused { stage: Stage::Clone, errno: Errno::PIPE };
+        let gone = Refused {
+            stage: Stage::Clone,
+            errno: Errno::PIPE,
+        };
         let line = &self.0;
         let id = line.next_id.fetch_add(1, Ordering::Relaxed);
         request.id = id;
         let (started, started_receiver) = oneshot::channel();
         let (exited, exit) = oneshot::channel();
-        line.lock().insert(id, Waiting { started: Some(started), exited: Some(exited) });
+        line.lock().insert(
+            id,
+            Waiting {
+                started: Some(started),
+                exited: Some(exited),
+            },
+        );
         let sent = line
             .socket
             .async_io(Interest::WRITABLE, |socket| {
@@ -102,10 +119,18 @@ impl Spawner {
         if let Err(error) = sent {
             line.lock().remove(&id);
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::PIPE);
-            return Err(Refused { stage: Stage::Clone, errno });
+            return Err(Refused {
+                stage: Stage::Clone,
+                errno,
+            });
         }
         let (pid, pidfd, keeper) = started_receiver.await.map_err(|_| gone)??;
-        Ok(Started { pid, pidfd, keeper, exit })
+        Ok(Started {
+            pid,
+            pidfd,
+            keeper,
+            exit,
+        })
     }
 }
 
@@ -116,7 +141,9 @@ impl Line {
 
     async fn read_events(&self) {
         loop {
-            let Ok(mut ready) = self.socket.readable().await else { return };
+            let Ok(mut ready) = self.socket.readable().await else {
+                return;
+            };
             loop {
                 match Event::receive(self.socket.get_ref().as_fd()) {
                     Ok(Some(event)) => self.deliver(event),
@@ -135,7 +162,12 @@ impl Line {
         let mut waiting = self.lock();
         match event {
             Event::Ready => {}
-            Event::Spawned { id, pid, pidfd, keeper } => {
+            Event::Spawned {
+                id,
+                pid,
+                pidfd,
+                keeper,
+            } => {
                 if let Some(started) = waiting.get_mut(&id).and_then(|w| w.started.take()) {
                     // A caller that gave up drops the pidfd; the program's own owner ends it.
                     let _ = started.send(Ok((pid, pidfd, keeper)));

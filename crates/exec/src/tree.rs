@@ -38,12 +38,17 @@ pub(crate) struct Nursery {
 
 impl Nursery {
     pub(crate) fn new(surroundings: Surroundings) -> Self {
-        Self { group: surroundings.cgroup.ok(), next: AtomicU64::new(0) }
+        Self {
+            group: surroundings.cgroup.ok(),
+            next: AtomicU64::new(0),
+        }
     }
 
     /// A place for a program that is about to be started.
     pub(crate) fn place(&self) -> Result<Place, rustix::io::Errno> {
-        let Some(parent) = &self.group else { return Ok(Place(None)) };
+        let Some(parent) = &self.group else {
+            return Ok(Place(None));
+        };
         let n = self.next.fetch_add(1, Ordering::Relaxed);
         Ok(Place(Some(parent.child(&format!("t{n}"))?)))
     }
@@ -63,7 +68,10 @@ pub(crate) struct Place(Option<Group>);
 impl Place {
     /// How init must start the program.
     pub(crate) fn flags(&self) -> SpawnFlags {
-        SpawnFlags { into_cgroup: self.0.is_some(), keeper: self.0.is_none() }
+        SpawnFlags {
+            into_cgroup: self.0.is_some(),
+            keeper: self.0.is_none(),
+        }
     }
 
     /// The group's directory, to be passed to init after the program's own descriptors.
@@ -107,7 +115,11 @@ impl Tree {
             Self::Group(group) => group.members(),
             Self::Keeper { pidfd, pid } => {
                 // The keeper's pid is its own until it is reaped, which its pidfd would show.
-                if procfs::pid_of(pidfd).is_some() { procfs::descendants(*pid) } else { Vec::new() }
+                if procfs::pid_of(pidfd).is_some() {
+                    procfs::descendants(*pid)
+                } else {
+                    Vec::new()
+                }
             }
             Self::Gone => Vec::new(),
         }
@@ -181,7 +193,10 @@ impl Tree {
                     tracing::warn!(%errno, "cgroup.kill failed, signalling members instead");
                     self.signal(SIGKILL);
                 }
-                ("cgroup_kill", timeout(KILL_DEADLINE, self.empty()).await.is_ok())
+                (
+                    "cgroup_kill",
+                    timeout(KILL_DEADLINE, self.empty()).await.is_ok(),
+                )
             }
             Self::Keeper { .. } => ("subreaper_walk", self.walk_and_kill().await),
             Self::Gone => ("already_ended", true),
@@ -191,7 +206,10 @@ impl Tree {
             reply.survivors = self
                 .alive()
                 .into_iter()
-                .map(|pid| Survivor { pid, command: procfs::command_line(pid) })
+                .map(|pid| Survivor {
+                    pid,
+                    command: procfs::command_line(pid),
+                })
                 .collect();
         }
         reply
@@ -216,7 +234,7 @@ impl Tree {
     pub(crate) fn cpu_ms(&self) -> u64 {
         match self {
             Self::Group(group) => group.cpu_micros().unwrap_or(0) / 1000,
-            _ => {
+            Self::Keeper { .. } | Self::Gone => {
                 let ticks: u64 = self
                     .members()
                     .into_iter()

@@ -66,7 +66,12 @@ pub fn run(socket: &OwnedFd, options: &InitOptions) -> Result<(), InitError> {
         .map_err(setup("non-dumpable"))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     Event::Ready.send(socket).map_err(setup("ready message"))?;
-    Init { socket, options, programs: HashMap::new() }.serve(&signals);
+    Init {
+        socket,
+        options,
+        programs: HashMap::new(),
+    }
+    .serve(&signals);
     end_everything(options);
     Ok(())
 }
@@ -74,7 +79,10 @@ pub fn run(socket: &OwnedFd, options: &InitOptions) -> Result<(), InitError> {
 /// A fresh /proc that shows this PID namespace, in a mount namespace nobody else sees.
 fn mount_own_proc() -> Result<(), Errno> {
     use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
+    mount_change(
+        "/",
+        MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC,
+    )?;
     mount(
         "proc",
         "/proc",
@@ -127,17 +135,28 @@ impl Init<'_> {
             match keeper::start(self.socket, request, fds, self.options.avoid_clone3) {
                 // The keeper reports for itself.
                 Ok(()) => return,
-                Err(errno) => Event::Failed { id: request.id, stage: Stage::Clone, errno },
+                Err(errno) => Event::Failed {
+                    id: request.id,
+                    stage: Stage::Clone,
+                    errno,
+                },
             }
         } else {
             match spawn_request(request, &fds, self.options.avoid_clone3) {
                 Ok(Spawned { pid, pidfd }) => {
                     self.programs.insert(pid, request.id);
-                    Event::Spawned { id: request.id, pid, pidfd, keeper: None }
+                    Event::Spawned {
+                        id: request.id,
+                        pid,
+                        pidfd,
+                        keeper: None,
+                    }
                 }
-                Err(SpawnError { stage, errno }) => {
-                    Event::Failed { id: request.id, stage, errno }
-                }
+                Err(SpawnError { stage, errno }) => Event::Failed {
+                    id: request.id,
+                    stage,
+                    errno,
+                },
             }
         };
         send(self.socket, &event);
@@ -158,9 +177,16 @@ pub(crate) fn spawn_request(
     fds: &[OwnedFd],
     avoid_clone3: bool,
 ) -> Result<Spawned, SpawnError> {
-    let placed: Vec<(BorrowedFd<'_>, i32)> =
-        fds.iter().zip(&request.fd_numbers).map(|(fd, number)| (fd.as_fd(), *number)).collect();
-    let cgroup = if request.flags.into_cgroup { fds.last().map(AsFd::as_fd) } else { None };
+    let placed: Vec<(BorrowedFd<'_>, i32)> = fds
+        .iter()
+        .zip(&request.fd_numbers)
+        .map(|(fd, number)| (fd.as_fd(), *number))
+        .collect();
+    let cgroup = if request.flags.into_cgroup {
+        fds.last().map(AsFd::as_fd)
+    } else {
+        None
+    };
     spawn(&SpawnPlan {
         programs: &request.programs,
         argv: &request.argv,

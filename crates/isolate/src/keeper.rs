@@ -33,7 +33,10 @@ pub(crate) fn start(
 
 fn keep(socket: &OwnedFd, request: &SpawnRequest, fds: Vec<OwnedFd>, avoid_clone3: bool) {
     let id = request.id;
-    let clone_failed = |errno| SpawnError { stage: Stage::Clone, errno };
+    let clone_failed = |errno| SpawnError {
+        stage: Stage::Clone,
+        errno,
+    };
     let started = set_child_subreaper(Some(getpid()))
         .and_then(|()| pidfd_open(getpid(), PidfdFlags::empty()))
         .map_err(clone_failed)
@@ -48,7 +51,15 @@ fn keep(socket: &OwnedFd, request: &SpawnRequest, fds: Vec<OwnedFd>, avoid_clone
         }
     };
     let pid = program.pid;
-    send(socket, &Event::Spawned { id, pid, pidfd: program.pidfd, keeper: Some(keeper) });
+    send(
+        socket,
+        &Event::Spawned {
+            id,
+            pid,
+            pidfd: program.pidfd,
+            keeper: Some(keeper),
+        },
+    );
     while let Some((ended, exit)) = reap_one(WaitOptions::empty()) {
         if ended == pid {
             send(socket, &Event::Exited { id, exit });

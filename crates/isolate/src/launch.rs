@@ -80,21 +80,43 @@ pub fn launch(options: LaunchOptions) -> Result<InitHandle, LaunchError> {
     let cgroup_path = cgroup.as_ref().ok().map(|group| group.path().to_owned());
     let mut pid_namespace = Err("switched off".to_owned());
     if !options.without_pid_namespace {
-        let init = InitOptions { namespaced: true, avoid_clone3, cgroup: cgroup_path.clone() };
+        let init = InitOptions {
+            namespaced: true,
+            avoid_clone3,
+            cgroup: cgroup_path.clone(),
+        };
         match start(&init) {
             Ok((socket, pidfd)) => {
-                let surroundings = Surroundings { pid_namespace: Ok(()), cgroup };
-                return Ok(InitHandle { socket, pidfd, surroundings });
+                let surroundings = Surroundings {
+                    pid_namespace: Ok(()),
+                    cgroup,
+                };
+                return Ok(InitHandle {
+                    socket,
+                    pidfd,
+                    surroundings,
+                });
             }
             Err(error) => pid_namespace = Err(error.to_string()),
         }
     }
-    let init = InitOptions { namespaced: false, avoid_clone3, cgroup: cgroup_path };
+    let init = InitOptions {
+        namespaced: false,
+        avoid_clone3,
+        cgroup: cgroup_path,
+    };
     let (socket, pidfd) = start(&init)?;
     if let Err(reason) = &mut pid_namespace {
         reason.push_str("; orphans are collected by a subreaper instead");
     }
-    Ok(InitHandle { socket, pidfd, surroundings: Surroundings { pid_namespace, cgroup } })
+    Ok(InitHandle {
+        socket,
+        pidfd,
+        surroundings: Surroundings {
+            pid_namespace,
+            cgroup,
+        },
+    })
 }
 
 fn start(options: &InitOptions) -> Result<(OwnedFd, OwnedFd), LaunchError> {
@@ -129,12 +151,19 @@ fn start(options: &InitOptions) -> Result<(OwnedFd, OwnedFd), LaunchError> {
         ],
         identity: None,
         rlimits: &[],
-        namespaces: if options.namespaced { CLONE_NEWPID | CLONE_NEWNS } else { 0 },
+        namespaces: if options.namespaced {
+            CLONE_NEWPID | CLONE_NEWNS
+        } else {
+            0
+        },
         cgroup: None,
         avoid_clone3: options.avoid_clone3,
     })?;
     drop(theirs);
-    let timeout = Timespec { tv_sec: READY_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
+    let timeout = Timespec {
+        tv_sec: READY_TIMEOUT.as_secs().cast_signed(),
+        tv_nsec: 0,
+    };
     let mut waiting = [PollFd::new(&ours, PollFlags::IN)];
     match poll(&mut waiting, Some(&timeout)) {
         Ok(1..) if matches!(Event::receive(&ours), Ok(Some(Event::Ready))) => {
@@ -172,7 +201,11 @@ pub fn parse_init_arguments(
 fn probe(group: Option<&Group>) -> Result<(), SpawnError> {
     let spawned = spawn(&SpawnPlan {
         programs: &[c"/proc/self/exe".to_owned()],
-        argv: &[c"sandshell".to_owned(), c"init".to_owned(), c"--probe".to_owned()],
+        argv: &[
+            c"sandshell".to_owned(),
+            c"init".to_owned(),
+            c"--probe".to_owned(),
+        ],
         env: &[],
         cwd: None,
         fds: &[],
@@ -187,7 +220,13 @@ fn probe(group: Option<&Group>) -> Result<(), SpawnError> {
 }
 
 fn clone3_works() -> bool {
-    !matches!(probe(None), Err(SpawnError { stage: Stage::Clone, .. }))
+    !matches!(
+        probe(None),
+        Err(SpawnError {
+            stage: Stage::Clone,
+            ..
+        })
+    )
 }
 
 /// A group below our own, in which a birth has been tried.

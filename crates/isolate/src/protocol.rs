@@ -111,7 +111,9 @@ impl SpawnRequest {
         w.bytes(self.cwd.as_bytes());
         w.u32(u32::from(self.identity.is_some()));
         if let Some(identity) = &self.identity {
-            w.u32(identity.uid).u32(identity.gid).u32(identity.groups.len() as u32);
+            w.u32(identity.uid)
+                .u32(identity.gid)
+                .u32(identity.groups.len() as u32);
             for group in &identity.groups {
                 w.u32(*group);
             }
@@ -134,7 +136,9 @@ impl SpawnRequest {
         let flags = r.u32()?;
         let strings = |r: &mut Reader<'_>| -> Result<Vec<CString>, Malformed> {
             let n = r.count(4)?;
-            (0..n).map(|_| CString::new(r.bytes()?).map_err(|_| Malformed)).collect()
+            (0..n)
+                .map(|_| CString::new(r.bytes()?).map_err(|_| Malformed))
+                .collect()
         };
         let programs = strings(&mut r)?;
         let argv = strings(&mut r)?;
@@ -150,7 +154,12 @@ impl SpawnRequest {
         };
         let n = r.count(12)?;
         let rlimits = (0..n)
-            .map(|_| Ok(Rlimit { resource: r.u32()?, value: r.u64()? }))
+            .map(|_| {
+                Ok(Rlimit {
+                    resource: r.u32()?,
+                    value: r.u64()?,
+                })
+            })
             .collect::<Result<_, Malformed>>()?;
         let n = r.count(4)?;
         let fd_numbers = (0..n).map(|_| r.i32()).collect::<Result<_, _>>()?;
@@ -164,7 +173,10 @@ impl SpawnRequest {
             identity,
             rlimits,
             fd_numbers,
-            flags: SpawnFlags { into_cgroup: flags & 1 != 0, keeper: flags & 2 != 0 },
+            flags: SpawnFlags {
+                into_cgroup: flags & 1 != 0,
+                keeper: flags & 2 != 0,
+            },
         })
     }
 
@@ -191,7 +203,9 @@ impl SpawnRequest {
         socket: impl AsFd,
         buffer: &mut [u8],
     ) -> Result<Option<(Self, Vec<OwnedFd>)>, ReceiveError> {
-        let Some((n, mut fds)) = packet::receive(socket, buffer)? else { return Ok(None) };
+        let Some((n, mut fds)) = packet::receive(socket, buffer)? else {
+            return Ok(None);
+        };
         let bytes = buffer.get(..n).ok_or(Malformed)?;
         let (kind, body) = bytes.split_at_checked(4).ok_or(Malformed)?;
         let request = match Reader::new(kind).u32()? {
@@ -233,13 +247,21 @@ impl Event {
             Self::Ready => {
                 w.u32(READY);
             }
-            Self::Spawned { id, pid, pidfd, keeper } => {
+            Self::Spawned {
+                id,
+                pid,
+                pidfd,
+                keeper,
+            } => {
                 w.u32(SPAWNED).u64(*id).i32(*pid);
                 fds.push(pidfd.as_fd());
                 fds.extend(keeper.as_ref().map(AsFd::as_fd));
             }
             Self::Failed { id, stage, errno } => {
-                w.u32(FAILED).u64(*id).u32(*stage as u32).i32(errno.raw_os_error());
+                w.u32(FAILED)
+                    .u64(*id)
+                    .u32(*stage as u32)
+                    .i32(errno.raw_os_error());
             }
             Self::Exited { id, exit } => {
                 let (kind, value) = match exit {
@@ -255,14 +277,21 @@ impl Event {
     /// Receives an event; `Ok(None)` when init is gone.
     pub fn receive(socket: impl AsFd) -> Result<Option<Self>, ReceiveError> {
         let mut buffer = [0; 64];
-        let Some((n, mut fds)) = packet::receive(socket, &mut buffer)? else { return Ok(None) };
+        let Some((n, mut fds)) = packet::receive(socket, &mut buffer)? else {
+            return Ok(None);
+        };
         let mut r = Reader::new(buffer.get(..n).ok_or(Malformed)?);
         let event = match r.u32()? {
             READY => Self::Ready,
             SPAWNED => {
                 let (id, pid) = (r.u64()?, r.i32()?);
                 let keeper = if fds.len() > 1 { fds.pop() } else { None };
-                Self::Spawned { id, pid, pidfd: fds.pop().ok_or(Malformed)?, keeper }
+                Self::Spawned {
+                    id,
+                    pid,
+                    pidfd: fds.pop().ok_or(Malformed)?,
+                    keeper,
+                }
             }
             FAILED => Self::Failed {
                 id: r.u64()?,
@@ -271,7 +300,11 @@ impl Event {
             },
             EXITED => {
                 let (id, kind, value) = (r.u64()?, r.u32()?, r.i32()?);
-                let exit = if kind == 0 { Exit::Code(value) } else { Exit::Signal(value) };
+                let exit = if kind == 0 {
+                    Exit::Code(value)
+                } else {
+                    Exit::Signal(value)
+                };
                 Self::Exited { id, exit }
             }
             _ => return Err(Malformed.into()),
@@ -313,10 +346,20 @@ mod tests {
             argv: vec![c"echo".into(), CString::new(argument).unwrap()],
             env: vec![c"A=1".into()],
             cwd: c"/".into(),
-            identity: Some(Identity { uid: 1, gid: 2, groups: vec![3, 4] }),
-            rlimits: vec![Rlimit { resource: 7, value: 100 }],
+            identity: Some(Identity {
+                uid: 1,
+                gid: 2,
+                groups: vec![3, 4],
+            }),
+            rlimits: vec![Rlimit {
+                resource: 7,
+                value: 100,
+            }],
             fd_numbers: vec![0, 40],
-            flags: SpawnFlags { into_cgroup: true, keeper: false },
+            flags: SpawnFlags {
+                into_cgroup: true,
+                keeper: false,
+            },
         }
     }
 
@@ -327,7 +370,8 @@ mod tests {
         let mut buffer = vec![0; MAX_INLINE + 64];
         for size in [1, MAX_INLINE - 200, MAX_INLINE, 3_000_000] {
             let sent = request(&"x".repeat(size));
-            sent.send(&a, &[null.as_fd(), null.as_fd(), null.as_fd()]).unwrap();
+            sent.send(&a, &[null.as_fd(), null.as_fd(), null.as_fd()])
+                .unwrap();
             let (received, fds) = SpawnRequest::receive(&b, &mut buffer).unwrap().unwrap();
             assert_eq!((received, fds.len()), (sent, 3), "size {size}");
         }
@@ -348,20 +392,50 @@ mod tests {
     fn events_arrive() {
         let (a, b) = packet::pair().unwrap();
         let fd = || -> OwnedFd { std::fs::File::open("/dev/null").unwrap().into() };
-        Event::Spawned { id: 1, pid: 2, pidfd: fd(), keeper: Some(fd()) }.send(&a).unwrap();
-        Event::Exited { id: 1, exit: Exit::Signal(9) }.send(&a).unwrap();
-        Event::Failed { id: 3, stage: Stage::Cwd, errno: Errno::NOENT }.send(&a).unwrap();
+        Event::Spawned {
+            id: 1,
+            pid: 2,
+            pidfd: fd(),
+            keeper: Some(fd()),
+        }
+        .send(&a)
+        .unwrap();
+        Event::Exited {
+            id: 1,
+            exit: Exit::Signal(9),
+        }
+        .send(&a)
+        .unwrap();
+        Event::Failed {
+            id: 3,
+            stage: Stage::Cwd,
+            errno: Errno::NOENT,
+        }
+        .send(&a)
+        .unwrap();
         assert!(matches!(
             Event::receive(&b).unwrap().unwrap(),
-            Event::Spawned { id: 1, pid: 2, keeper: Some(_), .. }
+            Event::Spawned {
+                id: 1,
+                pid: 2,
+                keeper: Some(_),
+                ..
+            }
         ));
         assert!(matches!(
             Event::receive(&b).unwrap().unwrap(),
-            Event::Exited { id: 1, exit: Exit::Signal(9) }
+            Event::Exited {
+                id: 1,
+                exit: Exit::Signal(9)
+            }
         ));
         assert!(matches!(
             Event::receive(&b).unwrap().unwrap(),
-            Event::Failed { id: 3, stage: Stage::Cwd, errno: Errno::NOENT }
+            Event::Failed {
+                id: 3,
+                stage: Stage::Cwd,
+                errno: Errno::NOENT
+            }
         ));
     }
 }

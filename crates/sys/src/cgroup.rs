@@ -48,15 +48,30 @@ impl Group {
     }
 
     fn read(&self, file: &str) -> Result<String, Errno> {
-        let fd = openat(&self.dir, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        let mut text = String::new();
-        std::io::Read::read_to_string(&mut fs::File::from(fd), &mut text)
-            .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
-        Ok(text)
+        let fd = openat(
+            &self.dir,
+            file,
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        // Plain reads: the size that `std` would ask for first is 0 here and says nothing.
+        let mut text = Vec::new();
+        let mut buffer = [0; 4096];
+        loop {
+            match rustix::io::read(&fd, &mut buffer)? {
+                0 => return Ok(String::from_utf8_lossy(&text).into_owned()),
+                n => text.extend_from_slice(buffer.get(..n).unwrap_or_default()),
+            }
+        }
     }
 
     fn write(&self, file: &str, text: &str) -> Result<(), Errno> {
-        let fd = openat(&self.dir, file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let fd = openat(
+            &self.dir,
+            file,
+            OFlags::WRONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         rustix::io::write(fd, text.as_bytes()).map(|_| ())
     }
 
@@ -72,7 +87,8 @@ impl Group {
 
     /// Whether anything lives in it.
     pub fn is_populated(&self) -> bool {
-        self.read("cgroup.events").is_ok_and(|events| events.contains("populated 1"))
+        self.read("cgroup.events")
+            .is_ok_and(|events| events.contains("populated 1"))
     }
 
     /// A descriptor of `cgroup.events` that becomes readable with priority when the group changes
@@ -126,7 +142,9 @@ pub fn own_group() -> Option<PathBuf> {
     })?;
     let (root, point) = mount;
     // With a cgroup namespace or a bind mount, the mount shows only what lies below its root.
-    let below = path.strip_prefix(root.trim_end_matches('/')).unwrap_or(path);
+    let below = path
+        .strip_prefix(root.trim_end_matches('/'))
+        .unwrap_or(path);
     Some(Path::new(&point).join(below.trim_start_matches('/')))
 }
 

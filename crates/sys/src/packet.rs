@@ -25,8 +25,12 @@ pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
 
 /// A connected pair of stream sockets; the first end does not block.
 pub fn stream_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
-    let (ours, theirs) =
-        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let (ours, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     rustix::io::ioctl_fionbio(&ours, true)?;
     Ok((ours, theirs))
 }
@@ -84,9 +88,7 @@ pub fn inherited(number: RawFd) -> Option<OwnedFd> {
 pub fn all_read_by_peer(socket: impl AsFd) -> Result<bool, Errno> {
     let mut pending: libc::c_int = 0;
     // SAFETY: SIOCOUTQ (the same number as TIOCOUTQ) stores one int at the given live address.
-    let done = unsafe {
-        libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut pending)
-    };
+    let done = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut pending) };
     if done == 0 {
         Ok(pending == 0)
     } else {

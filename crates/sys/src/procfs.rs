@@ -10,7 +10,12 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 /// The pid of a pidfd's process as this process sees it; `None` once it is reaped.
 pub fn pid_of(pidfd: &impl AsRawFd) -> Option<i32> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
-    let pid: i32 = info.lines().find_map(|l| l.strip_prefix("Pid:"))?.trim().parse().ok()?;
+    let pid: i32 = info
+        .lines()
+        .find_map(|l| l.strip_prefix("Pid:"))?
+        .trim()
+        .parse()
+        .ok()?;
     (pid > 0).then_some(pid)
 }
 
@@ -21,11 +26,17 @@ pub fn pin(pid: i32) -> Result<OwnedFd, Errno> {
 
 /// Children of a process (of all its threads). Empty when it is gone.
 pub fn children(pid: i32) -> Vec<i32> {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
     threads
         .flatten()
         .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
-        .flat_map(|list| list.split_whitespace().filter_map(|p| p.parse().ok()).collect::<Vec<i32>>())
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|p| p.parse().ok())
+                .collect::<Vec<i32>>()
+        })
         .collect()
 }
 
@@ -76,7 +87,11 @@ pub fn ignores_interrupt(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/status"))
         .ok()
         .and_then(|status| {
-            let hex = status.lines().find_map(|l| l.strip_prefix("SigIgn:"))?.trim().to_owned();
+            let hex = status
+                .lines()
+                .find_map(|l| l.strip_prefix("SigIgn:"))?
+                .trim()
+                .to_owned();
             u64::from_str_radix(&hex, 16).ok()
         })
         .is_some_and(|ignored| ignored & INT_AND_QUIT == INT_AND_QUIT)

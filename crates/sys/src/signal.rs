@@ -21,9 +21,15 @@ pub fn block_all_and_watch(signals: &[i32]) -> Result<OwnedFd, Errno> {
         for signal in signals {
             libc::sigaddset(&raw mut watched, *signal);
         }
-        let fd = libc::signalfd(-1, &raw const watched, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        let fd = libc::signalfd(
+            -1,
+            &raw const watched,
+            libc::SFD_CLOEXEC | libc::SFD_NONBLOCK,
+        );
         if fd < 0 {
-            return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
+            return Err(
+                Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
+            );
         }
         Ok(OwnedFd::from_raw_fd(fd))
     }

@@ -81,9 +81,16 @@ pub enum Stage {
 impl Stage {
     /// The stage with this number on the wire.
     pub fn from_u32(n: u32) -> Option<Self> {
-        [Self::Clone, Self::Fds, Self::Rlimit, Self::Identity, Self::Cwd, Self::Exec]
-            .into_iter()
-            .find(|s| *s as u32 == n)
+        [
+            Self::Clone,
+            Self::Fds,
+            Self::Rlimit,
+            Self::Identity,
+            Self::Cwd,
+            Self::Exec,
+        ]
+        .into_iter()
+        .find(|s| *s as u32 == n)
     }
 }
 
@@ -126,7 +133,11 @@ const SHELL_FOR_SCRIPTS: &CStr = c"/bin/sh";
 #[allow(unsafe_code, reason = "clone with shared memory has no safe form")]
 pub fn spawn(plan: &SpawnPlan<'_>) -> Result<Spawned, SpawnError> {
     let pointers = |strings: &[CString]| -> Vec<*const c_char> {
-        strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+        strings
+            .iter()
+            .map(|s| s.as_ptr())
+            .chain([std::ptr::null()])
+            .collect()
     };
     let mut sh_argv = vec![SHELL_FOR_SCRIPTS.as_ptr(), std::ptr::null()];
     sh_argv.extend(plan.argv.iter().skip(1).map(|s| s.as_ptr()));
@@ -176,7 +187,10 @@ pub fn spawn(plan: &SpawnPlan<'_>) -> Result<Spawned, SpawnError> {
         // SAFETY: as above; the arguments name live memory of the right size.
         unsafe { clone3(&args, context_ptr.cast::<c_void>()) }
     };
-    let pid = result.map_err(|errno| SpawnError { stage: Stage::Clone, errno })?;
+    let pid = result.map_err(|errno| SpawnError {
+        stage: Stage::Clone,
+        errno,
+    })?;
     // SAFETY: the kernel put a fresh descriptor there, which nobody else owns.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     // SAFETY: the child has exec'd or exited, so we are the only one who uses the context. The read
@@ -192,7 +206,10 @@ pub fn spawn(plan: &SpawnPlan<'_>) -> Result<Spawned, SpawnError> {
         None => Ok(Spawned { pid, pidfd }),
         Some(stage) => {
             reap_failed(&pidfd);
-            Err(SpawnError { stage, errno: Errno::from_raw_os_error(errno) })
+            Err(SpawnError {
+                stage,
+                errno: Errno::from_raw_os_error(errno),
+            })
         }
     }
 }
@@ -205,12 +222,19 @@ fn clear_of_targets(
 ) -> Result<(Vec<(RawFd, RawFd)>, Vec<OwnedFd>), SpawnError> {
     let mut moved = Vec::new();
     let mut placed = Vec::with_capacity(wanted.len());
-    let above = wanted.iter().map(|(_, number)| number + 1).max().unwrap_or(0);
+    let above = wanted
+        .iter()
+        .map(|(_, number)| number + 1)
+        .max()
+        .unwrap_or(0);
     for (ours, number) in wanted {
         let taken = wanted.iter().any(|(_, other)| *other == ours.as_raw_fd());
         let source = if taken {
-            let copy = rustix::io::fcntl_dupfd_cloexec(ours, above)
-                .map_err(|errno| SpawnError { stage: Stage::Fds, errno })?;
+            let copy =
+                rustix::io::fcntl_dupfd_cloexec(ours, above).map_err(|errno| SpawnError {
+                    stage: Stage::Fds,
+                    errno,
+                })?;
             moved.push(copy);
             moved.last().map_or(-1, AsRawFd::as_raw_fd)
         } else {
@@ -256,7 +280,10 @@ struct CloneArgs {
 /// # Safety
 /// `args` must name a live stack and pidfd slot, and `context` a `ChildContext` that stays untouched
 /// until the child has exec'd or exited.
-#[allow(unsafe_code, reason = "libc has no clone3 wrapper, and a plain syscall() returns twice on one stack")]
+#[allow(
+    unsafe_code,
+    reason = "libc has no clone3 wrapper, and a plain syscall() returns twice on one stack"
+)]
 unsafe fn clone3(args: &CloneArgs, context: *mut c_void) -> Result<i32, Errno> {
     let entry: extern "C" fn(*mut c_void) -> ! = child_entry;
     let result: isize;
@@ -312,7 +339,10 @@ extern "C" fn child_entry_int(context: *mut c_void) -> c_int {
 }
 
 /// The child between clone and exec. Only system calls from here on.
-#[allow(unsafe_code, reason = "runs in borrowed memory and may make nothing but raw system calls")]
+#[allow(
+    unsafe_code,
+    reason = "runs in borrowed memory and may make nothing but raw system calls"
+)]
 extern "C" fn child_entry(context: *mut c_void) -> ! {
     // SAFETY: `spawn` passes a pointer to its live context and is suspended meanwhile.
     let context = unsafe { &mut *context.cast::<ChildContext<'_>>() };
@@ -327,7 +357,10 @@ extern "C" fn child_entry(context: *mut c_void) -> ! {
 }
 
 /// Returns only on failure, with where and why.
-#[allow(unsafe_code, reason = "raw system calls that act on this process alone")]
+#[allow(
+    unsafe_code,
+    reason = "raw system calls that act on this process alone"
+)]
 fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
     let plan = context.plan;
     macro_rules! check {
@@ -353,7 +386,10 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
     }
     check!(Stage::Fds, close_range(next_unused, -1));
     for limit in plan.rlimits {
-        let value = libc::rlimit64 { rlim_cur: limit.value, rlim_max: limit.value };
+        let value = libc::rlimit64 {
+            rlim_cur: limit.value,
+            rlim_max: limit.value,
+        };
         check!(
             Stage::Rlimit,
             libc::syscall(
@@ -367,10 +403,19 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
     }
     if let Some(identity) = plan.identity {
         let groups = &identity.groups;
-        check!(Stage::Identity, libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()));
+        check!(
+            Stage::Identity,
+            libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr())
+        );
         let (uid, gid) = (identity.uid, identity.gid);
-        check!(Stage::Identity, libc::syscall(libc::SYS_setresgid, gid, gid, gid));
-        check!(Stage::Identity, libc::syscall(libc::SYS_setresuid, uid, uid, uid));
+        check!(
+            Stage::Identity,
+            libc::syscall(libc::SYS_setresgid, gid, gid, gid)
+        );
+        check!(
+            Stage::Identity,
+            libc::syscall(libc::SYS_setresuid, uid, uid, uid)
+        );
     }
     if let Some(cwd) = plan.cwd {
         check!(Stage::Cwd, libc::syscall(libc::SYS_chdir, cwd.as_ptr()));
@@ -389,7 +434,13 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
     let mut worst = libc::ENOENT;
     for program in plan.programs {
         // SAFETY: path, argv and env are NUL-terminated and live; on success this never returns.
-        unsafe { libc::execve(program.as_ptr(), context.argv.as_ptr(), context.env.as_ptr()) };
+        unsafe {
+            libc::execve(
+                program.as_ptr(),
+                context.argv.as_ptr(),
+                context.env.as_ptr(),
+            )
+        };
         let mut why = errno();
         if why == libc::ENOEXEC
             && let Some(slot) = context.sh_argv.get_mut(1)
@@ -417,16 +468,29 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
 
 /// # Safety
 /// Closes descriptors of the calling process; the caller must not use them afterwards.
-#[allow(unsafe_code, reason = "a raw system call; libc's wrapper is missing on musl")]
+#[allow(
+    unsafe_code,
+    reason = "a raw system call; libc's wrapper is missing on musl"
+)]
 unsafe fn close_range(first: RawFd, last: RawFd) -> libc::c_long {
     if last != -1 && first > last {
         return 0;
     }
     // SAFETY: the caller vouches for the range.
-    unsafe { libc::syscall(libc::SYS_close_range, first.cast_unsigned(), last.cast_unsigned(), 0) }
+    unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            first.cast_unsigned(),
+            last.cast_unsigned(),
+            0,
+        )
+    }
 }
 
-#[allow(unsafe_code, reason = "errno of the child lives in the parent's TLS, read through libc")]
+#[allow(
+    unsafe_code,
+    reason = "errno of the child lives in the parent's TLS, read through libc"
+)]
 fn errno() -> i32 {
     // SAFETY: always a valid pointer to this thread's errno.
     unsafe { *libc::__errno_location() }
@@ -444,8 +508,7 @@ pub fn fork_single_threaded() -> Result<Option<Spawned>, Errno> {
         0 => Ok(None),
         pid => {
             let raw = rustix::process::Pid::from_raw(pid).ok_or(Errno::SRCH)?;
-            let pidfd =
-                rustix::process::pidfd_open(raw, rustix::process::PidfdFlags::empty())?;
+            let pidfd = rustix::process::pidfd_open(raw, rustix::process::PidfdFlags::empty())?;
             Ok(Some(Spawned { pid, pidfd }))
         }
     }
@@ -484,18 +547,25 @@ mod tests {
         for avoid_clone3 in [false, true] {
             let (read, write) = rustix::pipe::pipe().unwrap();
             let programs = [c"/nonexistent/sh".to_owned(), c"/bin/sh".to_owned()];
-            let argv = [c"sh".to_owned(), c"-c".to_owned(), c"echo fds: /proc/self/fd/*; exit 7".to_owned()];
+            let argv = [
+                c"sh".to_owned(),
+                c"-c".to_owned(),
+                c"echo fds: /proc/self/fd/*; exit 7".to_owned(),
+            ];
             let null = std::fs::File::open("/dev/null").unwrap();
             let fds = [(null.as_fd(), 0), (write.as_fd(), 1), (null.as_fd(), 5)];
             let child = spawn(&plan(&programs, &argv, &fds, None, avoid_clone3)).unwrap();
             drop(write);
-            let status =
-                waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED).unwrap().unwrap();
+            let status = waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED)
+                .unwrap()
+                .unwrap();
             assert_eq!(status.exit_status(), Some(7));
             let mut text = String::new();
             std::io::Read::read_to_string(&mut std::fs::File::from(read), &mut text).unwrap();
-            assert_eq!(text, "fds: /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 /proc/self/fd/5\n",
-                "2 is the shell's own handle on the directory it lists");
+            assert_eq!(
+                text, "fds: /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 /proc/self/fd/5\n",
+                "2 is the shell's own handle on the directory it lists"
+            );
         }
     }
 
@@ -509,11 +579,26 @@ mod tests {
             let fail = |programs: &[CString], cwd: Option<&CStr>| {
                 spawn(&plan(programs, &argv, &[], cwd, avoid_clone3)).unwrap_err()
             };
-            assert_eq!(fail(&missing, None), SpawnError { stage: Stage::Exec, errno: Errno::NOENT });
-            assert_eq!(fail(&denied, None), SpawnError { stage: Stage::Exec, errno: Errno::ACCESS });
+            assert_eq!(
+                fail(&missing, None),
+                SpawnError {
+                    stage: Stage::Exec,
+                    errno: Errno::NOENT
+                }
+            );
+            assert_eq!(
+                fail(&denied, None),
+                SpawnError {
+                    stage: Stage::Exec,
+                    errno: Errno::ACCESS
+                }
+            );
             assert_eq!(
                 fail(&shell, Some(c"/no/such/dir")),
-                SpawnError { stage: Stage::Cwd, errno: Errno::NOENT }
+                SpawnError {
+                    stage: Stage::Cwd,
+                    errno: Errno::NOENT
+                }
             );
         }
     }

@@ -67,17 +67,23 @@ impl<'a> Reader<'a> {
 
     /// Takes a number.
     pub fn u32(&mut self) -> Result<u32, Malformed> {
-        Ok(u32::from_le_bytes(self.take(4)?.try_into().map_err(|_| Malformed)?))
+        Ok(u32::from_le_bytes(
+            self.take(4)?.try_into().map_err(|_| Malformed)?,
+        ))
     }
 
     /// Takes a number.
     pub fn u64(&mut self) -> Result<u64, Malformed> {
-        Ok(u64::from_le_bytes(self.take(8)?.try_into().map_err(|_| Malformed)?))
+        Ok(u64::from_le_bytes(
+            self.take(8)?.try_into().map_err(|_| Malformed)?,
+        ))
     }
 
     /// Takes a signed number.
     pub fn i32(&mut self) -> Result<i32, Malformed> {
-        Ok(i32::from_le_bytes(self.take(4)?.try_into().map_err(|_| Malformed)?))
+        Ok(i32::from_le_bytes(
+            self.take(4)?.try_into().map_err(|_| Malformed)?,
+        ))
     }
 
     /// Takes a string.
@@ -90,7 +96,9 @@ impl<'a> Reader<'a> {
     /// make the caller reserve memory.
     pub fn count(&mut self, item_size: usize) -> Result<usize, Malformed> {
         let n = self.u32()? as usize;
-        if n.checked_mul(item_size).is_none_or(|needed| needed > self.0.len()) {
+        if n.checked_mul(item_size)
+            .is_none_or(|needed| needed > self.0.len())
+        {
             return Err(Malformed);
         }
         Ok(n)
@@ -98,7 +106,11 @@ impl<'a> Reader<'a> {
 
     /// Refuses anything left over.
     pub fn end(self) -> Result<(), Malformed> {
-        if self.0.is_empty() { Ok(()) } else { Err(Malformed) }
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(Malformed)
+        }
     }
 }
 

@@ -19,7 +19,9 @@ pub enum IdError {
     #[error("an id has at most 64 characters, this one has {0}")]
     TooLong(usize),
     /// A character outside the allowed set.
-    #[error("an id is made of letters, digits, '.', '_' and '-' and starts with a letter or digit; found {0:?}")]
+    #[error(
+        "an id is made of letters, digits, '.', '_' and '-' and starts with a letter or digit; found {0:?}"
+    )]
     BadCharacter(char),
 }
 
@@ -28,8 +30,9 @@ fn check(id: &str) -> Result<(), IdError> {
     if !first.is_ascii_alphanumeric() {
         return Err(IdError::BadCharacter(first));
     }
-    if let Some(bad) =
-        id.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
+    if let Some(bad) = id
+        .chars()
+        .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
     {
         return Err(IdError::BadCharacter(bad));
     }
@@ -117,7 +120,13 @@ mod tests {
 
     #[test]
     fn accepts_what_the_contract_allows() {
-        for good in ["a", "0", "a.b-c_d", &"x".repeat(64), ProcessId::generate().as_str()] {
+        for good in [
+            "a",
+            "0",
+            "a.b-c_d",
+            &"x".repeat(64),
+            ProcessId::generate().as_str(),
+        ] {
             assert!(good.parse::<ProcessId>().is_ok(), "{good}");
         }
     }
@@ -127,7 +136,10 @@ mod tests {
         assert_eq!("".parse::<SessionId>(), Err(IdError::Empty));
         assert_eq!("a/b".parse::<SessionId>(), Err(IdError::BadCharacter('/')));
         assert_eq!(".a".parse::<SessionId>(), Err(IdError::BadCharacter('.')));
-        assert_eq!("x".repeat(65).parse::<SessionId>(), Err(IdError::TooLong(65)));
+        assert_eq!(
+            "x".repeat(65).parse::<SessionId>(),
+            Err(IdError::TooLong(65))
+        );
         assert_eq!("é".parse::<SessionId>(), Err(IdError::BadCharacter('é')));
     }
 }

@@ -21,11 +21,11 @@ pub use output::{
     Encoded, Encoding, ExitEvent, OutputEvent, StdinReply, StreamName, TextEncoding, TruncatedEvent,
 };
 pub use process::{
-    HttpCheck, KillReply, KillRequest, List, LogCondition, PortCondition, ProcessKind, ProcessRecord,
-    ProcessRequest, ProcessState, RestartMode, RestartPolicy, SignalReply, SignalRequest,
-    SignalScope, Survivor, WaitOutcome, WaitReply, WaitRequest,
+    HttpCheck, KillReply, KillRequest, List, LogCondition, PortCondition, ProcessKind,
+    ProcessRecord, ProcessRequest, ProcessState, RestartMode, RestartPolicy, SignalReply,
+    SignalRequest, SignalScope, Survivor, WaitOutcome, WaitReply, WaitRequest,
 };
-pub use service::{Health, VersionInfo, API_VERSION};
+pub use service::{API_VERSION, Health, VersionInfo};
 pub use session::{
     CommandEvent, CommandRecord, CommandState, ForegroundInfo, ForkRequest, InterruptReply,
     ProcessInfo, SessionExecRequest, SessionExecResult, SessionExitEvent, SessionPatch,

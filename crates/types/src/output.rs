@@ -43,7 +43,10 @@ impl Encoded {
         match wanted {
             Encoding::Base64 => Self::base64(&bytes),
             Encoding::Auto => match String::from_utf8(bytes) {
-                Ok(data) => Self { data, encoding: TextEncoding::Utf8 },
+                Ok(data) => Self {
+                    data,
+                    encoding: TextEncoding::Utf8,
+                },
                 Err(error) => Self::base64(error.as_bytes()),
             },
             Encoding::Utf8 => Self {
@@ -57,7 +60,10 @@ impl Encoded {
     }
 
     fn base64(bytes: &[u8]) -> Self {
-        Self { data: BASE64.encode(bytes), encoding: TextEncoding::Base64 }
+        Self {
+            data: BASE64.encode(bytes),
+            encoding: TextEncoding::Base64,
+        }
     }
 
     /// The bytes again; `None` when the base64 is broken.
@@ -145,10 +151,16 @@ mod tests {
     fn auto_says_what_it_did() {
         assert_eq!(
             Encoded::new(b"a\0b".to_vec(), Encoding::Auto),
-            Encoded { data: "a\0b".into(), encoding: TextEncoding::Utf8 }
+            Encoded {
+                data: "a\0b".into(),
+                encoding: TextEncoding::Utf8
+            }
         );
         let binary = Encoded::new(vec![0xff, 0], Encoding::Auto);
         assert_eq!(binary.encoding, TextEncoding::Base64);
-        assert_eq!(Encoded::decode(&binary.data, binary.encoding), Some(vec![0xff, 0]));
+        assert_eq!(
+            Encoded::decode(&binary.data, binary.encoding),
+            Some(vec![0xff, 0])
+        );
     }
 }

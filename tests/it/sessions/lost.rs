@@ -13,19 +13,35 @@ async fn is_found(breaking: &str) {
     shell.out("v=kept; cd /usr; f() { echo function; }").await;
     let begun = Instant::now();
     let broken = shell.run(breaking).await;
-    assert!(begun.elapsed() < Duration::from_secs(2), "{breaking}: {:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{breaking}: {:?}",
+        begun.elapsed()
+    );
     assert_ne!(broken.session_state, "ended", "{broken:?}");
     // Where the break shows only at the next command, that one says so.
     let begun = Instant::now();
     let next = shell.run("echo ran").await;
-    assert!(begun.elapsed() < Duration::from_secs(2), "{breaking}: {:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{breaking}: {:?}",
+        begun.elapsed()
+    );
     if next.session_state == "kept" {
-        assert_eq!((next.exit_code, next.stdout.as_str()), (0, "ran\n"), "{breaking}: {next:?}");
+        assert_eq!(
+            (next.exit_code, next.stdout.as_str()),
+            (0, "ran\n"),
+            "{breaking}: {next:?}"
+        );
     } else {
         assert_eq!(broken.session_state, "kept");
         assert_ne!(next.exit_code, 0, "{breaking}: {next:?}");
     }
-    assert_eq!(shell.out("echo $v; pwd; f").await, "kept\n/usr\nfunction\n", "after {breaking}");
+    assert_eq!(
+        shell.out("echo $v; pwd; f").await,
+        "kept\n/usr\nfunction\n",
+        "after {breaking}"
+    );
 }
 
 #[tokio::test]
@@ -50,7 +66,8 @@ async fn a_function_called_dot_is_no_obstacle_or_is_found() {
 
 #[tokio::test]
 async fn aliases_with_the_names_of_all_our_builtins_are_no_obstacle() {
-    is_found("shopt -s expand_aliases; alias builtin=false printf=false .=false if=false {=false").await;
+    is_found("shopt -s expand_aliases; alias builtin=false printf=false .=false if=false {=false")
+        .await;
 }
 
 #[tokio::test]
@@ -87,8 +104,14 @@ async fn a_closed_standard_input_is_found() {
 async fn a_long_quiet_command_is_not_taken_for_a_lost_one() {
     let agent = Agent::start();
     let shell = Shell::new(&agent).await;
-    for command in ["sleep 1.2; echo done", "read -t 1.2 < <(sleep 2); echo done"] {
+    for command in [
+        "sleep 1.2; echo done",
+        "read -t 1.2 < <(sleep 2); echo done",
+    ] {
         let result = shell.run(command).await;
-        assert_eq!((result.stdout.as_str(), result.session_state.as_str()), ("done\n", "kept"));
+        assert_eq!(
+            (result.stdout.as_str(), result.session_state.as_str()),
+            ("done\n", "kept")
+        );
     }
 }

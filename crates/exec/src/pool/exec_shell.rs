@@ -6,7 +6,7 @@
 //!
 //! What differs from a fresh `bash -c`: /proc/PID/cmdline; and the shell stays the parent of the
 //! last program instead of becoming it. Texts that might not parse are not given to it (see
-//! [`super::script_check`]), because the message of a syntax error would differ.
+//! `crate::shell_text`), because the message of a syntax error would differ.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -15,9 +15,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use sandshell_types::Env;
 
 use super::Member;
+use crate::ExecError;
 use crate::host::{self, Host, Program, Running};
 use crate::process::Pump;
-use crate::ExecError;
 
 const GATE_FD: i32 = 30;
 const TEXT_FD: i32 = 31;
@@ -71,7 +71,13 @@ impl ExecShell {
         ];
         let running = host.start(&program, &fds).await?;
         let pump = Pump::new(out, err).map_err(|e| ExecError::internal(format!("pipes: {e}")))?;
-        Ok(Self { program, running, pump, gate, text })
+        Ok(Self {
+            program,
+            running,
+            pump,
+            gate,
+            text,
+        })
     }
 
     /// Tells it its text. From here on it is the process of the exec.
@@ -84,6 +90,8 @@ impl ExecShell {
         {
             written += rustix::io::pwrite(&self.text, rest, written as u64).map_err(system)?;
         }
-        rustix::io::write(&self.gate, b"x").map(|_| ()).map_err(system)
+        rustix::io::write(&self.gate, b"x")
+            .map(|_| ())
+            .map_err(system)
     }
 }

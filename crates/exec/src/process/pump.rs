@@ -59,7 +59,11 @@ impl Pump {
     ///
     /// CANCEL SAFETY: reads nothing.
     pub(crate) async fn ready_or_closed(&self) -> Option<Stream> {
-        if self.is_closed() { None } else { Some(self.ready().await) }
+        if self.is_closed() {
+            None
+        } else {
+            Some(self.ready().await)
+        }
     }
 
     /// Whether both streams have ended.
@@ -81,7 +85,8 @@ impl Pump {
     pub(crate) async fn transfer(&mut self, stream: Stream, log: &OutputLog) {
         match self.read(stream, read_when_ready) {
             Read::Bytes(n) => {
-                log.append(stream, self.buffer.get(..n).unwrap_or_default()).await;
+                log.append(stream, self.buffer.get(..n).unwrap_or_default())
+                    .await;
             }
             Read::Nothing | Read::Interrupted => {}
             Read::End => self.close(stream),
@@ -94,7 +99,8 @@ impl Pump {
             loop {
                 match self.read(stream, read_now) {
                     Read::Bytes(n) => {
-                        log.append(stream, self.buffer.get(..n).unwrap_or_default()).await;
+                        log.append(stream, self.buffer.get(..n).unwrap_or_default())
+                            .await;
                     }
                     Read::Interrupted => {}
                     Read::Nothing => break,
@@ -115,7 +121,10 @@ impl Pump {
         // The kernel hangs up only on a reader that has seen a writer come and go.
         if let Some(fd) = ended {
             let mut asked = [PollFd::new(fd.get_ref(), PollFlags::empty())];
-            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let now = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
             let _ = poll(&mut asked, Some(&now));
             let [asked] = asked;
             self.had_writer |= asked.revents().contains(PollFlags::HUP);

@@ -23,12 +23,16 @@ struct State {
 }
 
 fn wrap(pipe: Option<OwnedFd>) -> std::io::Result<Option<AsyncFd<OwnedFd>>> {
-    pipe.map(|fd| reactor::watch(fd, Interest::WRITABLE)).transpose()
+    pipe.map(|fd| reactor::watch(fd, Interest::WRITABLE))
+        .transpose()
 }
 
 impl Stdin {
     pub(super) fn new(pipe: Option<OwnedFd>) -> std::io::Result<Self> {
-        Ok(Self(Mutex::new(State { pipe: wrap(pipe)?, offset: 0 })))
+        Ok(Self(Mutex::new(State {
+            pipe: wrap(pipe)?,
+            offset: 0,
+        })))
     }
 
     /// A restarted process has a new pipe and starts at offset 0.
@@ -46,12 +50,16 @@ impl Stdin {
         let mut state = self.0.lock().await;
         let start = offset.unwrap_or(state.offset);
         if start > state.offset {
-            return Err(ExecError::StdinOffset { expected: state.offset });
+            return Err(ExecError::StdinOffset {
+                expected: state.offset,
+            });
         }
         let known = usize::try_from(state.offset - start).unwrap_or(usize::MAX);
         let mut rest = data.get(known..).unwrap_or_default();
         while !rest.is_empty() {
-            let Some(pipe) = &state.pipe else { return Err(ExecError::StdinClosed) };
+            let Some(pipe) = &state.pipe else {
+                return Err(ExecError::StdinClosed);
+            };
             let written = pipe
                 .async_io(Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, rest)?))
                 .await;

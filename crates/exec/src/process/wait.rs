@@ -26,10 +26,25 @@ pub(super) async fn wait(
 ) -> Result<WaitReply, ExecError> {
     let pattern = request.log.as_ref().map(compile).transpose()?;
     if let Some(PortCondition { port: 0, .. }) = request.port {
-        return Err(ExecError::invalid("/port/port", "a port is a number from 1 to 65535"));
+        return Err(ExecError::invalid(
+            "/port/port",
+            "a port is a number from 1 to 65535",
+        ));
+    }
+    if let Some(PortCondition { http: Some(HttpCheck { path: Some(path), .. }), .. }) =
+        &request.port
+        && (!path.starts_with('/') || path.contains(|c: char| c.is_ascii_control() || c == ' '))
+    {
+        return Err(ExecError::invalid(
+            "/port/http/path",
+            "a path starts with '/' and has neither spaces nor control characters",
+        ));
     }
     if request.exit == Some(false) && request.log.is_none() && request.port.is_none() {
-        return Err(ExecError::invalid("/exit", "with exit false there is nothing to wait for"));
+        return Err(ExecError::invalid(
+            "/exit",
+            "with exit false there is nothing to wait for",
+        ));
     }
     let found = async {
         match &pattern {
@@ -53,9 +68,14 @@ pub(super) async fn wait(
     let outcome = tokio::select! {
         biased;
         // Before the end, so that a pattern in the last words counts.
-        text = found => match text? {
-            Some(text) => { line = Some(text); WaitOutcome::Log }
-            None => { process.ended().await; WaitOutcome::Exit }
+        text = found => {
+            line = text?;
+            if line.is_some() {
+                WaitOutcome::Log
+            } else {
+                process.ended().await;
+                WaitOutcome::Exit
+            }
         },
         () = answers => WaitOutcome::Port,
         () = process.ended(), if pattern.is_none() => WaitOutcome::Exit,
@@ -85,7 +105,10 @@ fn compile(condition: &LogCondition) -> Result<(Regex, Option<Stream>), ExecErro
         Some(StreamName::Stdout) => Some(Stream::Stdout),
         Some(StreamName::Stderr) => Some(Stream::Stderr),
         Some(_) => {
-            return Err(ExecError::invalid("/log/stream", "a process has stdout and stderr"));
+            return Err(ExecError::invalid(
+                "/log/stream",
+                "a process has stdout and stderr",
+            ));
         }
     };
     Ok((pattern, stream))
@@ -100,7 +123,9 @@ async fn find(
     let mut reader = log.joint_reader(0, true)?;
     let mut windows: [Vec<u8>; 2] = [Vec::new(), Vec::new()];
     while let Some(piece) = reader.next().await? {
-        let JointPiece::Data { stream, data, .. } = piece else { continue };
+        let JointPiece::Data { stream, data, .. } = piece else {
+            continue;
+        };
         if only.is_some_and(|only| only != stream) {
             continue;
         }
@@ -118,8 +143,14 @@ async fn find(
 
 fn line_around(window: &[u8], at: usize) -> String {
     let (before, after) = window.split_at_checked(at).unwrap_or((window, &[]));
-    let start = before.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
-    let end = after.iter().position(|b| *b == b'\n').map_or(window.len(), |i| at + i);
+    let start = before
+        .iter()
+        .rposition(|b| *b == b'\n')
+        .map_or(0, |i| i + 1);
+    let end = after
+        .iter()
+        .position(|b| *b == b'\n')
+        .map_or(window.len(), |i| at + i);
     String::from_utf8_lossy(window.get(start..end).unwrap_or_default()).into_owned()
 }
 

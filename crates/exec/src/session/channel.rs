@@ -61,7 +61,10 @@ impl ChannelRoot {
             )?;
             fchmod(&dir, mode).map(|()| dir)
         })?;
-        Ok(Self { dir, next: AtomicU64::new(0) })
+        Ok(Self {
+            dir,
+            next: AtomicU64::new(0),
+        })
     }
 }
 
@@ -78,10 +81,7 @@ fn detached_tmpfs() -> Result<OwnedFd, Errno> {
 
 impl Channel {
     /// A fresh directory with everything a shell needs.
-    pub(super) fn new(
-        root: &std::sync::Arc<ChannelRoot>,
-        dialect: Dialect,
-    ) -> Result<Self, Errno> {
+    pub(super) fn new(root: &std::sync::Arc<ChannelRoot>, dialect: Dialect) -> Result<Self, Errno> {
         let name = format!("sh{}", root.next.fetch_add(1, Ordering::Relaxed));
         mkdirat(&root.dir, &name, Mode::from_raw_mode(0o711))?;
         let dir = openat(
@@ -90,8 +90,17 @@ impl Channel {
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
-        let channel = Self { root: root.clone(), name, dir };
-        chmodat(&root.dir, &channel.name, Mode::from_raw_mode(0o711), AtFlags::empty())?;
+        let channel = Self {
+            root: root.clone(),
+            name,
+            dir,
+        };
+        chmodat(
+            &root.dir,
+            &channel.name,
+            Mode::from_raw_mode(0o711),
+            AtFlags::empty(),
+        )?;
         channel.write("dump", dialect.dump_script().as_bytes())?;
         for file in WRITTEN_BY_SHELL {
             let fd = channel.create(file)?;
@@ -150,8 +159,19 @@ impl Channel {
 
     fn make_fifos(&self) -> Result<(), Errno> {
         for fifo in ["o", "e"] {
-            mknodat(&self.dir, fifo, FileType::Fifo, Mode::from_raw_mode(0o622), 0)?;
-            chmodat(&self.dir, fifo, Mode::from_raw_mode(0o622), AtFlags::empty())?;
+            mknodat(
+                &self.dir,
+                fifo,
+                FileType::Fifo,
+                Mode::from_raw_mode(0o622),
+                0,
+            )?;
+            chmodat(
+                &self.dir,
+                fifo,
+                Mode::from_raw_mode(0o622),
+                AtFlags::empty(),
+            )?;
         }
         Ok(())
     }

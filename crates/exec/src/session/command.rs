@@ -182,15 +182,21 @@ impl CommandHandle {
     /// Its result, once it is over.
     pub async fn result(&self, encoding: Encoding) -> Result<SessionExecResult, ExecError> {
         self.done().await;
-        let outcome = self.facts().outcome.clone().ok_or_else(|| ExecError::SessionEnded {
-            id: self.0.id.to_string(),
-            reason: "the command was dropped before it ran".to_owned(),
-        })?;
+        let outcome = self
+            .facts()
+            .outcome
+            .clone()
+            .ok_or_else(|| ExecError::SessionEnded {
+                id: self.0.id.to_string(),
+                reason: "the command was dropped before it ran".to_owned(),
+            })?;
         let (max, truncate) = (self.0.max_bytes, self.0.request.truncate);
         let stdout = self.0.log.excerpt(Stream::Stdout, max, truncate).await?;
         let stderr = self.0.log.excerpt(Stream::Stderr, max, truncate).await?;
-        let truncated = (stdout.omitted > 0 || stderr.omitted > 0)
-            .then_some(Truncated { stdout_bytes: stdout.omitted, stderr_bytes: stderr.omitted });
+        let truncated = (stdout.omitted > 0 || stderr.omitted > 0).then_some(Truncated {
+            stdout_bytes: stdout.omitted,
+            stderr_bytes: stderr.omitted,
+        });
         let stdout = Encoded::new(stdout.bytes, encoding);
         let stderr = Encoded::new(stderr.bytes, encoding);
         Ok(SessionExecResult {
@@ -216,7 +222,10 @@ impl CommandHandle {
         if self.cancel() {
             return;
         }
-        let wish = Control::Interrupt { only: Some(self.0.id.clone()), reply: None };
+        let wish = Control::Interrupt {
+            only: Some(self.0.id.clone()),
+            reply: None,
+        };
         // A session that is gone has no command to interrupt.
         let _ = self.0.session.send(wish).await;
     }

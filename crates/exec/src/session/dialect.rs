@@ -74,8 +74,15 @@ printf '\\0\\0%s\\0%s\\0' \"$PWD\" 'end of state'
 impl Dialect {
     /// What a shell with this name speaks.
     pub(super) fn of(shell: &std::path::Path) -> Self {
-        let name = shell.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        if name.starts_with("bash") { Self::Bash } else { Self::Posix }
+        let name = shell
+            .file_name()
+            .map(|n| n.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        if name.starts_with("bash") {
+            Self::Bash
+        } else {
+            Self::Posix
+        }
     }
 
     /// What a user loses with it.
@@ -143,40 +150,40 @@ impl Dialect {
         listed.starts_with(&quoted(BASH_INTERRUPT)) || listed.starts_with(&quoted(BASH_EXIT))
     }
 
-    /// Reports status and directory.
+    /// Reports status and directory. Short, because bash reads a socket byte by byte.
     pub(super) fn completion(self, seq: u64) -> String {
-        format!("{}printf 'd%s\\0%s\\0%s\\0' {seq} $? \"${{PWD-}}\" >&0\n", self.builtin())
+        format!(
+            "{}printf %s\\\\0 d{seq} $? \"${{PWD-}}\">&0\n",
+            self.builtin()
+        )
     }
 
     /// Saves the state in file `s0` or `s1`, by turns, and reports it.
     pub(super) fn snapshot(self, seq: u64) -> String {
         let b = self.builtin();
         format!(
-            ". {} >|{}{};{b}printf 's%s\\0' {seq} >&0\n",
+            ". {} >|{}{};{b}printf s{seq}\\\\0>&0\n",
             at!("dump"),
             at!("s"),
-            seq % 2,
+            seq % 2
         )
     }
 
-    /// Runs the user's text; `after` comes between its completion and the saving of the state.
-    pub(super) fn command(
-        self,
-        seq: u64,
-        last_status: i32,
-        has_stdin: bool,
-        after: &str,
-    ) -> String {
+    /// Runs the user's text and reports its completion.
+    pub(super) fn command(self, seq: u64, last_status: i32, has_stdin: bool) -> String {
         let stdin = if has_stdin { at!("i") } else { "/dev/null" };
         // `$?` of the command before, which our own lines have overwritten.
-        let status = if last_status == 0 { "" } else { concat!(". ", at!("q"), "\n") };
+        let status = if last_status == 0 {
+            ""
+        } else {
+            concat!(". ", at!("q"), "\n")
+        };
         format!(
-            "{status}. {} <{stdin} >|{} 2>|{}\n{}{after}{}",
+            "{status}. {} <{stdin} >|{} 2>|{}\n{}",
             at!("command"),
             at!("o"),
             at!("e"),
             self.completion(seq),
-            self.snapshot(seq),
         )
     }
 
@@ -188,7 +195,11 @@ impl Dialect {
     /// Enters a directory and reports success as the status.
     pub(super) fn enter(self, dir: &str, seq: u64) -> String {
         let b = self.builtin();
-        format!("if {b}cd -- {};then :;else ! :;fi\n{}", quote(dir), self.completion(seq))
+        format!(
+            "if {b}cd -- {};then :;else ! :;fi\n{}",
+            quote(dir),
+            self.completion(seq)
+        )
     }
 
     /// Lines that set and unset exported variables, as a script to be sourced.
@@ -220,7 +231,11 @@ impl Dialect {
     /// Puts noted variables back.
     pub(super) fn restore_variables(self, names: &[&str]) -> String {
         let b = self.builtin();
-        format!("{b}unset {} 2>/dev/null||:\n. {}\n", names.join(" "), at!("r"))
+        format!(
+            "{b}unset {} 2>/dev/null||:\n. {}\n",
+            names.join(" "),
+            at!("r")
+        )
     }
 
     /// After an interrupt: what the trap overwrote, from what it wrote down.
@@ -256,7 +271,10 @@ mod tests {
 
     #[test]
     fn own_traps_are_recognised() {
-        let listed = format!("trap -- '{}' SIGRTMAX", BASH_INTERRUPT.replace('\'', "'\\''"));
+        let listed = format!(
+            "trap -- '{}' SIGRTMAX",
+            BASH_INTERRUPT.replace('\'', "'\\''")
+        );
         assert!(Dialect::is_own_trap(&listed));
         assert!(!Dialect::is_own_trap("trap -- 'echo hi' SIGINT"));
     }

@@ -60,7 +60,10 @@ pub(super) struct Interrupt {
 impl Interrupt {
     /// Begins with SIGINT.
     pub(super) fn begin(live: &Live) -> Self {
-        let mut interrupt = Self { stage: Stage::Int, next_at: None };
+        let mut interrupt = Self {
+            stage: Stage::Int,
+            next_at: None,
+        };
         interrupt.act(live);
         interrupt
     }

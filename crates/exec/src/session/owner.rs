@@ -26,6 +26,7 @@ use crate::ExecError;
 use crate::executor::fresh_shell;
 use crate::pool::Pool;
 use crate::process::Pump;
+use crate::shell_text::leaves_state_alone;
 
 /// When the watchdog first looks for a lost completion, and how often after that. A look is one
 /// system call on the socket.
@@ -52,6 +53,10 @@ struct Owner {
     controls: mpsc::Receiver<Control>,
     /// Number of the last thing the shell was asked to report.
     seq: u64,
+    /// Number under which it was last asked to save its state.
+    saves: u64,
+    /// Number of the saved state that was looked at, and whether it is plain.
+    plain: Option<(u64, bool)>,
     /// `$?` for the next command.
     last_status: i32,
 }
@@ -73,6 +78,8 @@ pub(super) async fn begin(session: Arc<Session>, start: Start) -> Result<(), Exe
         pool: start.pool,
         controls: start.controls,
         seq: 0,
+        saves: 0,
+        plain: None,
         last_status: 0,
     };
     if let Some(state) = &start.state {
@@ -143,7 +150,12 @@ impl Owner {
                     }
                 }
             }
-            Control::End { reason, reply } => return Some(End { reason, reply: Some(reply) }),
+            Control::End { reason, reply } => {
+                return Some(End {
+                    reason,
+                    reply: Some(reply),
+                });
+            }
         }
         None
     }
@@ -164,8 +176,16 @@ impl Owner {
             Err(error) => {
                 // The command did not run: say so on its stderr, as a shell would.
                 let text = format!("sandshell: {error}\n");
-                command.log().append(crate::output::Stream::Stderr, text.as_bytes()).await;
-                self.publish(command, Exit::Code(125), &Run::default(), SessionAfter::Kept);
+                command
+                    .log()
+                    .append(crate::output::Stream::Stderr, text.as_bytes())
+                    .await;
+                self.publish(
+                    command,
+                    Exit::Code(125),
+                    &Run::default(),
+                    SessionAfter::Kept,
+                );
                 return None;
             }
         };
@@ -185,14 +205,21 @@ impl Owner {
             if request.cwd.is_some() {
                 names.push("OLDPWD");
             }
-            self.shell.line.send(&dialect.note_variables(&names)).await.map_err(system)?;
+            self.shell
+                .line
+                .send(&dialect.note_variables(&names))
+                .await
+                .map_err(system)?;
             if let Some(cwd) = &request.cwd {
                 let back = self.session.facts().cwd.clone();
                 self.enter(cwd).await?;
                 after.push_str(&format!("cd -- {}\n", super::dialect::quote(&back)));
             }
             let script = dialect.environment(request.env.iter());
-            self.shell.channel.write("u", script.as_bytes()).map_err(system)?;
+            self.shell
+                .channel
+                .write("u", script.as_bytes())
+                .map_err(system)?;
             before.push_str(&dialect.source("u"));
             after.push_str(&dialect.restore_variables(&names));
         }
@@ -205,19 +232,47 @@ impl Owner {
             let script = format!("return {}\n", self.last_status);
             channel.write("q", script.as_bytes()).map_err(system)?;
         }
-        channel.write("command", request.command.as_bytes()).map_err(system)?;
+        channel
+            .write("command", request.command.as_bytes())
+            .map_err(system)?;
         let pump = self.shell.outputs()?;
         self.seq += 1;
-        let lines = dialect.command(self.seq, self.last_status, request.stdin.is_some(), &after);
-        self.shell.line.send(&(before + &lines)).await.map_err(system)?;
-        let timeout =
-            request.timeout_ms.map(Duration::from_millis).or(self.session.facts().settings.timeout);
+        let stays = self.stays_as_saved(&request.command) && before.is_empty();
+        let mut lines =
+            before + &dialect.command(self.seq, self.last_status, request.stdin.is_some());
+        if !stays {
+            self.saves = self.seq;
+            lines.push_str(&after);
+            lines.push_str(&dialect.snapshot(self.saves));
+        }
+        self.shell.line.send(&lines).await.map_err(system)?;
+        let timeout = request.timeout_ms.map(Duration::from_millis).or(self
+            .session
+            .facts()
+            .settings
+            .timeout);
         Ok(Run {
             pump: Some(pump),
             deadline: timeout.map(|time| Instant::now() + time),
             keeps_cwd: request.cwd.is_some(),
             ..Run::default()
         })
+    }
+
+    /// Whether the saved state will still hold after this text, so that saving again can be spared.
+    fn stays_as_saved(&mut self, text: &str) -> bool {
+        let saved = self.shell.line.saved();
+        if saved != Some(self.saves) || !leaves_state_alone(text) {
+            return false;
+        }
+        match self.plain {
+            Some((number, plain)) if number == self.saves => plain,
+            _ => {
+                let plain = self.shell.snapshot().is_some_and(|state| state.is_plain());
+                self.plain = Some((self.saves, plain));
+                plain
+            }
+        }
     }
 
     /// Moves output and answers wishes until the command is over.
@@ -227,7 +282,9 @@ impl Owner {
         run: &mut Run,
         dies_at: Option<Instant>,
     ) -> Over {
-        let Some(mut pump) = run.pump.take() else { return Over::Lost };
+        let Some(mut pump) = run.pump.take() else {
+            return Over::Lost;
+        };
         let mut watchdog = Instant::now() + WATCHDOG.0;
         let mut suspicious = false;
         let over = loop {
@@ -393,7 +450,9 @@ impl Owner {
     /// A child left behind holds the output: it keeps that pipe, as the command's late output, and
     /// the next command gets fresh ones.
     fn keep_late_output(&self, command: &CommandHandle, run: &mut Run) {
-        let Some(mut pump) = run.pump.take() else { return };
+        let Some(mut pump) = run.pump.take() else {
+            return;
+        };
         if pump.is_closed() {
             return;
         }
@@ -401,9 +460,8 @@ impl Owner {
             tracing::warn!(%errno, session = %self.session.id, "cannot make fresh output channels");
         }
         let session = self.session.clone();
-        let late = command.late_log_or(|| {
-            session.log(&format!("{}.{}.late", session.id, command.id()), 0)
-        });
+        let late = command
+            .late_log_or(|| session.log(&format!("{}.{}.late", session.id, command.id()), 0));
         let command = command.clone();
         tokio::spawn(async move {
             while let Some(stream) = pump.ready_or_closed().await {
@@ -418,10 +476,20 @@ impl Owner {
     async fn after_interrupt(&mut self) -> Result<(), ExecError> {
         let system = |errno| ExecError::system("cannot reach the shell", errno);
         let noted = self.shell.channel.read("t").unwrap_or_default();
-        let script = self.shell.dialect.after_interrupt(&String::from_utf8_lossy(&noted));
-        self.shell.channel.write("u", script.as_bytes()).map_err(system)?;
+        let script = self
+            .shell
+            .dialect
+            .after_interrupt(&String::from_utf8_lossy(&noted));
+        self.shell
+            .channel
+            .write("u", script.as_bytes())
+            .map_err(system)?;
         self.shell.channel.write("t", b"").map_err(system)?;
-        self.shell.line.send(&self.shell.dialect.source("u")).await.map_err(system)?;
+        self.shell
+            .line
+            .send(&self.shell.dialect.source("u"))
+            .await
+            .map_err(system)?;
         self.save().await
     }
 
@@ -435,8 +503,7 @@ impl Owner {
         let _ = self.shell.line.last_words();
         let state = self.shell.exit_snapshot().or_else(|| self.shell.snapshot());
         let session = &self.session;
-        let fresh =
-            fresh_shell(&session.host, &session.spec, &self.root, &self.pool).await?;
+        let fresh = fresh_shell(&session.host, &session.spec, &self.root, &self.pool).await?;
         let former = std::mem::replace(&mut self.shell, fresh);
         {
             let mut facts = self.session.facts();
@@ -448,6 +515,8 @@ impl Owner {
         drop(former);
         self.last_status = 0;
         self.seq = 0;
+        self.saves = 0;
+        self.plain = None;
         match state {
             Some(state) => self.put_state(&state).await,
             None => Err(ExecError::internal("its state was not saved")),
@@ -456,7 +525,10 @@ impl Owner {
 
     async fn put_state(&mut self, state: &Snapshot) -> Result<(), ExecError> {
         let system = |errno| ExecError::system("cannot reach the shell", errno);
-        self.shell.channel.write("restore", &state.restore_script()).map_err(system)?;
+        self.shell
+            .channel
+            .write("restore", &state.restore_script())
+            .map_err(system)?;
         self.seq += 1;
         let dialect = self.shell.dialect;
         let lines = dialect.source("restore") + &dialect.completion(self.seq);
@@ -476,11 +548,18 @@ impl Owner {
         }
         let system = |errno| ExecError::system("cannot reach the shell", errno);
         let script = self.shell.dialect.environment(changes.iter());
-        self.shell.channel.write("u", script.as_bytes()).map_err(system)?;
+        self.shell
+            .channel
+            .write("u", script.as_bytes())
+            .map_err(system)?;
         self.seq += 1;
         let lines = self.shell.dialect.source("u") + &self.shell.dialect.completion(self.seq);
         self.shell.line.send(&lines).await.map_err(system)?;
-        self.shell.answer(self.seq).await.map(|_| ()).ok_or_else(died)
+        self.shell
+            .answer(self.seq)
+            .await
+            .map(|_| ())
+            .ok_or_else(died)
     }
 
     async fn enter(&mut self, dir: &str) -> Result<(), ExecError> {
@@ -504,7 +583,8 @@ impl Owner {
 
     /// Has the state saved under the present number; does not wait for it.
     async fn save(&mut self) -> Result<(), ExecError> {
-        let line = self.shell.dialect.snapshot(self.seq);
+        self.saves = self.seq;
+        let line = self.shell.dialect.snapshot(self.saves);
         self.shell
             .line
             .send(&line)
@@ -514,7 +594,7 @@ impl Owner {
 
     /// Waits until the state after the last command is saved.
     async fn wait_until_saved(&mut self) {
-        while self.shell.line.saved() != Some(self.seq) {
+        while self.shell.line.saved() != Some(self.saves) {
             tokio::select! {
                 _ = self.shell.line.message() => {}
                 _ = crate::tree::ended(&self.shell.running.live.pidfd) => return,
@@ -530,8 +610,11 @@ impl Owner {
             command.cancel();
         }
         let trees = std::mem::take(&mut self.session.facts().trees);
-        let mut total =
-            KillReply { method: "already_ended".to_owned(), killed: 0, survivors: Vec::new() };
+        let mut total = KillReply {
+            method: "already_ended".to_owned(),
+            killed: 0,
+            survivors: Vec::new(),
+        };
         for live in trees {
             let reply = live.tree.kill(END_GRACE).await;
             if reply.method != "already_ended" {
@@ -558,7 +641,10 @@ impl Owner {
 
 /// How a command's run came to its end.
 enum Over {
-    Done { status: i32, cwd: String },
+    Done {
+        status: i32,
+        cwd: String,
+    },
     Exited(Exit),
     /// The shell waits for its next line, but the completion never came.
     Lost,
@@ -591,7 +677,10 @@ fn answer(run: &mut Run, command: &CommandHandle) {
 
 impl End {
     fn because(reason: &str) -> Self {
-        Self { reason: reason.to_owned(), reply: None }
+        Self {
+            reason: reason.to_owned(),
+            reply: None,
+        }
     }
 }
 

@@ -64,8 +64,11 @@ impl Shell {
         let system = |errno| ExecError::system("cannot make a shell's channel", errno);
         let path = program.name.clone();
         let dialect = Dialect::of(std::path::Path::new(&path));
-        program.argv =
-            dialect.arguments().iter().filter_map(|a| std::ffi::CString::new(*a).ok()).collect();
+        program.argv = dialect
+            .arguments()
+            .iter()
+            .filter_map(|a| std::ffi::CString::new(*a).ok())
+            .collect();
         let channel = Channel::new(root, dialect).map_err(system)?;
         let (socket, theirs) = packet::stream_pair().map_err(system)?;
         let fds = [
@@ -83,7 +86,11 @@ impl Shell {
             dialect,
             path,
             cwd: program.cwd.clone(),
-            line: Line { socket, incoming: Vec::new(), saved: None },
+            line: Line {
+                socket,
+                incoming: Vec::new(),
+                saved: None,
+            },
         };
         let first = dialect.boot() + &dialect.snapshot(0);
         shell.line.send(&first).await.map_err(system)?;
@@ -128,7 +135,11 @@ impl Shell {
 
     /// The state after its last command, or before a command that did not end.
     pub(super) fn snapshot(&self) -> Option<Snapshot> {
-        let file = if self.line.saved? % 2 == 0 { "s0" } else { "s1" };
+        let file = if self.line.saved? % 2 == 0 {
+            "s0"
+        } else {
+            "s1"
+        };
         Snapshot::parse(&self.channel.read(file).ok()?, self.dialect)
     }
 
@@ -176,7 +187,8 @@ impl Line {
             };
             match read {
                 Ok(Ok(n @ 1..)) => {
-                    self.incoming.extend_from_slice(buffer.get(..n).unwrap_or_default());
+                    self.incoming
+                        .extend_from_slice(buffer.get(..n).unwrap_or_default());
                 }
                 Ok(Err(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 // End of file: the shell is ending, its exit tells the rest.
@@ -190,7 +202,8 @@ impl Line {
     pub(super) fn last_words(&mut self) -> Vec<Message> {
         let mut buffer = [0; 4096];
         while let Ok(n @ 1..) = rustix::io::read(self.socket.get_ref(), &mut buffer) {
-            self.incoming.extend_from_slice(buffer.get(..n).unwrap_or_default());
+            self.incoming
+                .extend_from_slice(buffer.get(..n).unwrap_or_default());
         }
         std::iter::from_fn(|| self.parse()).collect()
     }
@@ -215,10 +228,16 @@ impl Line {
                     (message, first.len() + 1)
                 }
                 Some((b'd', seq)) => {
-                    let [_, status, cwd, _] = fields.as_slice() else { return None };
+                    let [_, status, cwd, _] = fields.as_slice() else {
+                        return None;
+                    };
                     let message = number(seq).zip(number(status)).map(|(seq, status)| {
                         let cwd = String::from_utf8_lossy(cwd).into_owned();
-                        Message::Done { seq, status: status as i32, cwd }
+                        Message::Done {
+                            seq,
+                            status: status as i32,
+                            cwd,
+                        }
                     });
                     (message, first.len() + status.len() + cwd.len() + 3)
                 }

@@ -14,25 +14,77 @@ const END: &str = "end of state";
 
 /// Variables that belong to the shell process itself.
 const OF_THE_SHELL: &[&str] = &[
-    "BASH", "BASHOPTS", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0",
-    "BASH_CMDS", "BASH_COMMAND", "BASH_EXECUTION_STRING", "BASH_LINENO", "BASH_SOURCE",
-    "BASH_SUBSHELL", "BASH_VERSINFO", "BASH_VERSION", "COMP_WORDBREAKS", "DIRSTACK",
-    "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "GROUPS", "HISTCMD", "LINENO",
-    "PIPESTATUS", "PPID", "PWD", "RANDOM", "SHELLOPTS", "SHLVL", "SRANDOM", "UID", "_",
+    "BASH",
+    "BASHOPTS",
+    "BASHPID",
+    "BASH_ALIASES",
+    "BASH_ARGC",
+    "BASH_ARGV",
+    "BASH_ARGV0",
+    "BASH_CMDS",
+    "BASH_COMMAND",
+    "BASH_EXECUTION_STRING",
+    "BASH_LINENO",
+    "BASH_SOURCE",
+    "BASH_SUBSHELL",
+    "BASH_VERSINFO",
+    "BASH_VERSION",
+    "COMP_WORDBREAKS",
+    "DIRSTACK",
+    "EPOCHREALTIME",
+    "EPOCHSECONDS",
+    "EUID",
+    "FUNCNAME",
+    "GROUPS",
+    "HISTCMD",
+    "LINENO",
+    "PIPESTATUS",
+    "PPID",
+    "PWD",
+    "RANDOM",
+    "SHELLOPTS",
+    "SHLVL",
+    "SRANDOM",
+    "UID",
+    "_",
 ];
 
 /// `set -o` options that can be carried over.
 const OPTIONS: &[&str] = &[
-    "allexport", "braceexpand", "errtrace", "functrace", "hashall", "ignoreeof", "keyword",
-    "noclobber", "noglob", "notify", "nounset", "physical", "pipefail", "posix", "verbose",
-    "xtrace", "errexit",
+    "allexport",
+    "braceexpand",
+    "errtrace",
+    "functrace",
+    "hashall",
+    "ignoreeof",
+    "keyword",
+    "noclobber",
+    "noglob",
+    "notify",
+    "nounset",
+    "physical",
+    "pipefail",
+    "posix",
+    "verbose",
+    "xtrace",
+    "errexit",
 ];
 
 /// `shopt` options that a fresh bash has on.
 const ON_BY_DEFAULT: &[&str] = &[
-    "checkwinsize", "cmdhist", "complete_fullquote", "extquote", "force_fignore",
-    "globasciiranges", "globskipdots", "hostcomplete", "interactive_comments",
-    "patsub_replacement", "progcomp", "promptvars", "sourcepath",
+    "checkwinsize",
+    "cmdhist",
+    "complete_fullquote",
+    "extquote",
+    "force_fignore",
+    "globasciiranges",
+    "globskipdots",
+    "hostcomplete",
+    "interactive_comments",
+    "patsub_replacement",
+    "progcomp",
+    "promptvars",
+    "sourcepath",
 ];
 
 /// The state of a shell at one moment.
@@ -63,6 +115,13 @@ impl Snapshot {
 
     fn section(&self, n: usize) -> &str {
         self.sections.get(n).map_or("", String::as_str)
+    }
+
+    /// Whether there is nothing that could make a plain command do something else.
+    pub(crate) fn is_plain(&self) -> bool {
+        let functions = self.section(1).is_empty();
+        let aliases = self.section(3).is_empty();
+        functions && aliases && self.traps().is_empty()
     }
 
     fn listed(&self, variable: &str) -> Vec<&str> {
@@ -113,15 +172,19 @@ impl Snapshot {
     }
 
     fn directories(&self, cd: &str) -> String {
-        let Some((cwd, stack)) = self.dirs.split_first() else { return String::new() };
+        let Some((cwd, stack)) = self.dirs.split_first() else {
+            return String::new();
+        };
         let mut script = String::new();
         for dir in stack.iter().rev() {
             script.push_str(&format!("builtin pushd -n {} >/dev/null\n", quote(dir)));
         }
         // `cd` sets OLDPWD; what it was is put back behind it.
         script.push_str(&format!("{cd} -- {}\n", quote(cwd)));
-        if let Some(line) =
-            self.section(0).lines().find(|line| declared_name(line) == Some("OLDPWD"))
+        if let Some(line) = self
+            .section(0)
+            .lines()
+            .find(|line| declared_name(line) == Some("OLDPWD"))
         {
             script.push_str(line);
             script.push('\n');
@@ -139,11 +202,17 @@ impl Snapshot {
                 script.push_str(&format!("builtin set {sign}o {name}\n"));
             }
         }
-        let off = ON_BY_DEFAULT.iter().copied().filter(|name| !shopt.contains(name));
+        let off = ON_BY_DEFAULT
+            .iter()
+            .copied()
+            .filter(|name| !shopt.contains(name));
         for name in off.chain((!shopt.contains(&"extglob")).then_some("extglob")) {
             script.push_str(&format!("builtin shopt -u {name}\n"));
         }
-        for name in shopt.iter().filter(|name| !ON_BY_DEFAULT.contains(name) && !name.is_empty()) {
+        for name in shopt
+            .iter()
+            .filter(|name| !ON_BY_DEFAULT.contains(name) && !name.is_empty())
+        {
             script.push_str(&format!("builtin shopt -s {name}\n"));
         }
         script
@@ -164,7 +233,13 @@ impl Snapshot {
         traps.retain(|trap| !Dialect::is_own_trap(trap));
         // A DEBUG trap would run before every line that follows it.
         traps.sort_by_key(|trap| trap.ends_with(" DEBUG"));
-        traps.iter().map(|trap| format!("builtin {trap}\n")).collect()
+        let mut script = String::new();
+        for trap in traps {
+            script.push_str("builtin ");
+            script.push_str(&trap);
+            script.push('\n');
+        }
+        script
     }
 }
 
@@ -181,7 +256,12 @@ fn lossless(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
-        text.extend(chunk.invalid().iter().filter_map(|b| char::from_u32(0x0010_FF00 + u32::from(*b))));
+        text.extend(
+            chunk
+                .invalid()
+                .iter()
+                .filter_map(|b| char::from_u32(0x0010_FF00 + u32::from(*b))),
+        );
     }
     text
 }
@@ -218,8 +298,11 @@ mod tests {
     #[test]
     fn keeps_what_is_the_users_and_drops_what_is_the_shells() {
         let variables = "declare -r BASHOPTS=\"sourcepath:nullglob\"\ndeclare -ir PPID=\"1\"\ndeclare -x A=\"1\"\ndeclare -r SHELLOPTS=\"braceexpand:errexit\"\n";
-        let snapshot =
-            Snapshot::parse(&dump(variables, "trap -- 'echo\nhi' SIGUSR1\n"), Dialect::Bash).unwrap();
+        let snapshot = Snapshot::parse(
+            &dump(variables, "trap -- 'echo\nhi' SIGUSR1\n"),
+            Dialect::Bash,
+        )
+        .unwrap();
         let script = String::from_utf8(snapshot.restore_script()).unwrap();
         assert!(script.contains("declare -x A=\"1\"\n"));
         assert!(!script.contains("PPID"));

@@ -1,22 +1,104 @@
-//! Whether a text can be given to a waiting shell: it surely parses, and cannot see how it is run.
+//! What can be said of a shell text without running it.
 //!
-//! `true` is a promise, checked against bash itself by the tests; `false` only means "not sure".
-//! It accepts simple commands, pipelines and lists of them with quotes, plain expansions and
-//! redirections, which is most of what people send, and leaves everything with a grammar of its own
-//! (compound commands, substitutions, here-documents, functions) to a fresh shell.
+//! Two questions: can it be given to a waiting shell, where a syntax error or a trace would show how
+//! it is run; and does it leave a session's state alone, so that it need not be saved again. Both
+//! answers are on the safe side: `true` is a promise, checked against bash itself by the tests,
+//! `false` only means "not sure".
+//!
+//! Understood are simple commands, pipelines and lists of them with quotes, plain expansions and
+//! redirections, which is most of what people send. Everything with a grammar of its own (compound
+//! commands, substitutions, here-documents, functions) counts as not understood.
 
-/// Longest text looked at; longer ones gain nothing from a waiting shell.
+/// Longest text looked at; longer ones gain nothing.
 const MAX_LEN: usize = 16 * 1024;
 
 /// Words with a meaning of their own where a command may start.
 const RESERVED: &[&[u8]] = &[
-    b"if", b"then", b"else", b"elif", b"fi", b"case", b"esac", b"for", b"select", b"while",
-    b"until", b"do", b"done", b"in", b"function", b"time", b"{", b"}", b"!", b"[[", b"]]",
+    b"if",
+    b"then",
+    b"else",
+    b"elif",
+    b"fi",
+    b"case",
+    b"esac",
+    b"for",
+    b"select",
+    b"while",
+    b"until",
+    b"do",
+    b"done",
+    b"in",
+    b"function",
+    b"time",
+    b"{",
+    b"}",
+    b"!",
+    b"[[",
+    b"]]",
     b"coproc",
 ];
 
 /// Commands that can turn on tracing, which shows how deep the text is nested.
 const SHOWING_DEPTH: &[&[u8]] = &[b"set", b"shopt", b"eval", b"builtin", b"command"];
+
+/// Builtins that change the shell, can end it, or run a text of their own. The others (`:`, `true`,
+/// `false`, `echo`, `test`, `[`, `pwd`) do none of it, and neither does a program.
+const CHANGING: &[&[u8]] = &[
+    b".",
+    b"alias",
+    b"bg",
+    b"bind",
+    b"break",
+    b"builtin",
+    b"caller",
+    b"cd",
+    b"command",
+    b"compgen",
+    b"complete",
+    b"compopt",
+    b"continue",
+    b"declare",
+    b"dirs",
+    b"disown",
+    b"enable",
+    b"eval",
+    b"exec",
+    b"exit",
+    b"export",
+    b"fc",
+    b"fg",
+    b"getopts",
+    b"hash",
+    b"help",
+    b"history",
+    b"jobs",
+    b"kill",
+    b"let",
+    b"local",
+    b"logout",
+    b"mapfile",
+    b"popd",
+    b"printf",
+    b"pushd",
+    b"read",
+    b"readarray",
+    b"readonly",
+    b"return",
+    b"set",
+    b"shift",
+    b"shopt",
+    b"source",
+    b"suspend",
+    b"times",
+    b"trap",
+    b"type",
+    b"typeset",
+    b"ulimit",
+    b"umask",
+    b"unalias",
+    b"unset",
+    b"wait",
+];
 
 /// What stands before the place we look at.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,14 +113,38 @@ enum Before {
 
 /// Whether `text` can be given to a waiting shell.
 pub(crate) fn suits_waiting_shell(text: &str) -> bool {
-    text.len() <= MAX_LEN && Scanner { rest: text.as_bytes() }.script().is_some()
+    command_words(text).is_some_and(|words| words.iter().all(|word| !SHOWING_DEPTH.contains(word)))
+}
+
+/// Whether `text` leaves variables, options, directory and all else of a shell as they are, in a
+/// shell without functions, aliases and traps of the user's.
+pub(crate) fn leaves_state_alone(text: &str) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_./+-:[".contains(byte);
+    command_words(text).is_some_and(|words| {
+        words
+            .iter()
+            .all(|word| word.iter().all(plain) && !CHANGING.contains(word))
+    })
+}
+
+/// The first word of each simple command, assignments included; `None` when not sure of the text.
+fn command_words(text: &str) -> Option<Vec<&[u8]>> {
+    if text.len() > MAX_LEN {
+        return None;
+    }
+    Scanner {
+        rest: text.as_bytes(),
+        commands: Vec::new(),
+    }
+    .script()
 }
 
 struct Scanner<'a> {
     rest: &'a [u8],
+    commands: Vec<&'a [u8]>,
 }
 
-impl Scanner<'_> {
+impl<'a> Scanner<'a> {
     fn peek(&self) -> Option<u8> {
         self.rest.first().copied()
     }
@@ -52,8 +158,10 @@ impl Scanner<'_> {
     }
 
     /// A whole script; `None` when unsure.
-    fn script(mut self) -> Option<()> {
+    fn script(mut self) -> Option<Vec<&'a [u8]>> {
         let mut before = Before::Nothing;
+        // A redirection can stand before the first word, which is the command all the same.
+        let mut named = false;
         while let Some(byte) = self.peek() {
             match byte {
                 b' ' | b'\t' => self.skip(1),
@@ -65,6 +173,7 @@ impl Scanner<'_> {
                     self.skip(1);
                     if before == Before::Command {
                         before = Before::Nothing;
+                        named = false;
                     }
                 }
                 b';' | b'|' | b'&' if !self.starts_with(b"&>") => {
@@ -75,6 +184,7 @@ impl Scanner<'_> {
                         return None;
                     }
                     before = self.operator(byte);
+                    named = false;
                 }
                 b'<' | b'>' | b'&' => {
                     self.redirection()?;
@@ -84,15 +194,19 @@ impl Scanner<'_> {
                     let start = self.rest;
                     self.word()?;
                     let word = start.get(..start.len() - self.rest.len())?;
-                    let special = RESERVED.contains(&word) || SHOWING_DEPTH.contains(&word);
-                    if before != Before::Command && special {
+                    if before != Before::Command && RESERVED.contains(&word) {
                         return None;
+                    }
+                    if !named {
+                        self.commands.push(word);
+                        // After an assignment comes the command proper.
+                        named = !word.contains(&b'=');
                     }
                     before = Before::Command;
                 }
             }
         }
-        (before != Before::Operator).then_some(())
+        (before != Before::Operator).then_some(self.commands)
     }
 
     /// `;`, `&`, `&&`, `|`, `||` or `|&`.
@@ -104,7 +218,11 @@ impl Scanner<'_> {
             }
         }
         self.skip(1);
-        if byte == b'|' { Before::Operator } else { Before::Nothing }
+        if byte == b'|' {
+            Before::Operator
+        } else {
+            Before::Nothing
+        }
     }
 
     /// A redirection operator and its target.
@@ -112,8 +230,7 @@ impl Scanner<'_> {
         if self.starts_with(b"<<") || self.starts_with(b"<(") || self.starts_with(b">(") {
             return None;
         }
-        let operators: [&[u8]; 9] =
-            [b"&>>", b"&>", b">>", b">|", b">&", b"<>", b"<&", b">", b"<"];
+        let operators: [&[u8]; 9] = [b"&>>", b"&>", b">>", b">|", b">&", b"<>", b"<&", b">", b"<"];
         let operator = operators.into_iter().find(|op| self.starts_with(op))?;
         self.skip(operator.len());
         while matches!(self.peek(), Some(b' ' | b'\t')) {
@@ -125,7 +242,11 @@ impl Scanner<'_> {
         }
         self.word()?;
         // A number right before the next redirection belongs to that one.
-        if matches!(self.peek(), Some(b'<' | b'>')) { None } else { Some(()) }
+        if matches!(self.peek(), Some(b'<' | b'>')) {
+            None
+        } else {
+            Some(())
+        }
     }
 
     /// One word, which must not be empty.
@@ -228,11 +349,65 @@ mod tests {
     #[test]
     fn leaves_the_rest() {
         for text in [
-            "echo 'unclosed", "echo \"unclosed", "echo $(x)", "echo `x`", "if true", "fi", "}",
-            "a ;; b", "; a", "a &&", "| a", "cat <<E\nE", "f() { :; }", "echo ${x", "echo ${x:-(}",
-            "a > ", "> ;", "echo \\", "! true", "[[ a ]]", "a=(1 2)", "a && | b", "& a", "a & ; b",
+            "echo 'unclosed",
+            "echo \"unclosed",
+            "echo $(x)",
+            "echo `x`",
+            "if true",
+            "fi",
+            "}",
+            "a ;; b",
+            "; a",
+            "a &&",
+            "| a",
+            "cat <<E\nE",
+            "f() { :; }",
+            "echo ${x",
+            "echo ${x:-(}",
+            "a > ",
+            "> ;",
+            "echo \\",
+            "! true",
+            "[[ a ]]",
+            "a=(1 2)",
+            "a && | b",
+            "& a",
+            "a & ; b",
         ] {
             assert!(!suits_waiting_shell(text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn knows_what_leaves_a_shell_alone() {
+        for text in [
+            "true",
+            "echo $HOME | cat >/dev/null",
+            "ls -l; /bin/true && [ -f x ]",
+            "git status 2>&1",
+        ] {
+            assert!(leaves_state_alone(text), "{text:?}");
+        }
+        for text in [
+            "cd /",
+            "x=1",
+            "x=1 ls",
+            "export A",
+            "ls; cd /",
+            "ls | read x",
+            ">f cd /",
+            "$x",
+            "e\\val x",
+            "'cd' /",
+            "\"cd\" /",
+            "f() { :; }",
+            "printf -v x y",
+            "exec ls",
+            "kill -9 1",
+            ". ./x",
+            "unset x",
+        ] {
+            assert!(!leaves_state_alone(text), "{text:?}");
         }
     }
 

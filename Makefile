@@ -1,0 +1,62 @@
+# What people type. The work of `make test` is in scripts/test.
+
+LISTEN ?= 127.0.0.1:3000
+RUN_DIR ?= .build/run
+# A binary to use instead of building one.
+SANDSHELL_BIN ?=
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+RELEASE := $(TARGET)/release/sandshell
+CARGO := cargo
+
+.PHONY: help run build test check bench gen clean tools
+
+help:
+	@echo 'make run     build the release binary and serve an agent on LISTEN=$(LISTEN)'
+	@echo 'make test    install what the tests need, then run everything'
+	@echo 'make check   format, lints and unit tests; for every save'
+	@echo 'make bench   the floor and us in one run: table and JSON (ARGS=--quick)'
+	@echo 'make gen     write openapi/agent-v1.json anew'
+	@echo 'make tools   install cargo-nextest and cargo-deny (slow, once)'
+	@echo 'make clean   remove what was built and the state of make run'
+
+# The token lies in $(RUN_DIR)/token; the agent itself prints a line to paste.
+run: $(if $(SANDSHELL_BIN),,build)
+	@mkdir -p $(RUN_DIR)
+	@echo 'Starting the agent; Ctrl-C ends it and all it runs.'
+	@exec $(or $(SANDSHELL_BIN),$(RELEASE)) agent --listen $(LISTEN) \
+		--state-dir $(RUN_DIR)/state --token-file $(RUN_DIR)/token \
+		--ready-file $(RUN_DIR)/ready
+
+build:
+	@test -x $(RELEASE) || echo 'Building the release binary; the first time takes a few minutes.'
+	@$(CARGO) build --locked --release -p sandshell
+
+test:
+	@scripts/test
+
+# Dev profile: quick to rebuild. The tests that drive the binary are left to `make test`.
+check:
+	@$(CARGO) fmt --all --check
+	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	@$(CARGO) test --locked --workspace --exclude sandshell-tests --lib --bins --quiet
+
+bench:
+	@$(CARGO) build --locked --release -p sandshell -p sandshell-bench
+	@mkdir -p .build
+	@$(TARGET)/release/sandshell-bench --json .build/bench.json $(ARGS)
+	@echo 'The figures are in .build/bench.json too.'
+
+gen:
+	@mkdir -p openapi
+	@$(if $(SANDSHELL_BIN),,$(CARGO) build --locked --profile tested -p sandshell)
+	@$(or $(SANDSHELL_BIN),$(TARGET)/tested/sandshell) openapi > openapi/agent-v1.json.new
+	@mv openapi/agent-v1.json.new openapi/agent-v1.json
+	@echo 'openapi/agent-v1.json is up to date.'
+
+tools:
+	$(CARGO) install --locked cargo-nextest cargo-deny
+
+clean:
+	$(CARGO) clean
+	rm -rf .build

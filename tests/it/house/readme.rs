@@ -1,0 +1,244 @@
+//! The README, run as a reader would: `make run` in one terminal, every `sh` block in another.
+//!
+//! Blocks marked `sh` are pasted into one bash, in order. A `text` block right after one is what it
+//! prints; there `…` stands for whatever varies, and a line of only `…` for any number of lines. The
+//! port is the one thing that is changed, so that a running agent is not in the way.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use sandshell_testkit::find_binary;
+
+use super::{read, root};
+
+const ADDRESS: &str = "127.0.0.1:3000";
+const ANYTHING: &str = "…";
+
+/// Printed between two blocks; nothing in the README prints it.
+const MARK: &str = "\u{1e}";
+
+struct Block {
+    text: String,
+    expected: Option<String>,
+}
+
+fn blocks(document: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut lines = document.lines();
+    // Whether the next block, if it is `text`, belongs to the last `sh` one.
+    let mut follows = false;
+    while let Some(line) = lines.next() {
+        let Some(kind) = line.strip_prefix("```") else {
+            continue;
+        };
+        let body: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        let text = body.join("\n");
+        match kind {
+            "sh" => blocks.push(Block {
+                text,
+                expected: None,
+            }),
+            "text" if follows => {
+                if let Some(last) = blocks.last_mut() {
+                    last.expected = Some(text);
+                }
+            }
+            _ => {}
+        }
+        follows = kind == "sh";
+    }
+    blocks
+}
+
+/// Whether what was printed is what was expected.
+fn matches(printed: &[&str], expected: &[&str]) -> bool {
+    match expected.split_first() {
+        None => printed.is_empty(),
+        Some((&ANYTHING, rest)) => {
+            (0..=printed.len()).any(|skipped| matches(&printed[skipped..], rest))
+        }
+        Some((line, rest)) => printed
+            .split_first()
+            .is_some_and(|(first, others)| line_matches(first, line) && matches(others, rest)),
+    }
+}
+
+fn line_matches(mut printed: &str, expected: &str) -> bool {
+    let mut parts = expected.split(ANYTHING);
+    let first = parts.next().unwrap_or_default();
+    let Some(rest) = printed.strip_prefix(first) else {
+        return false;
+    };
+    printed = rest;
+    let mut parts = parts.peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return printed.ends_with(part);
+        }
+        let Some(at) = printed.find(part) else {
+            return false;
+        };
+        printed = &printed[at + part.len()..];
+    }
+    printed.is_empty()
+}
+
+/// `make run` with the binary under test, until dropped.
+struct MakeRun {
+    make: Child,
+    /// The agent, once it is served.
+    agent: Option<Pid>,
+}
+
+impl MakeRun {
+    /// Starts it and gives the address it says it is served at.
+    fn start(run_dir: &Path) -> (Self, String) {
+        use std::os::unix::process::CommandExt as _;
+        let mut child = Command::new("make")
+            .arg("run")
+            .arg("LISTEN=127.0.0.1:0")
+            .arg(format!("RUN_DIR={}", run_dir.display()))
+            .arg(format!("SANDSHELL_BIN={}", find_binary().display()))
+            .current_dir(root())
+            .env_remove("MAKEFLAGS")
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = child.stdout.take().unwrap();
+        let mut running = Self {
+            make: child,
+            agent: None,
+        };
+        let mut said = String::new();
+        let mut address = None;
+        for line in BufReader::new(stdout).lines() {
+            let line = line.unwrap();
+            if let Some((_, found)) = line.split_once("served at http://") {
+                address = Some(found.to_owned());
+            }
+            // The last line: from here on it says nothing more.
+            if line.contains("curl ") {
+                running.agent = Some(pid_in(&run_dir.join("ready")));
+                return (running, address.expect("an address"));
+            }
+            said.push_str(&line);
+            said.push('\n');
+        }
+        panic!("make run ended:\n{said}");
+    }
+
+    /// Ends the agent, and with it `make run`, which must be content.
+    fn stop(mut self) {
+        kill_process(self.agent.expect("it was served"), Signal::TERM).unwrap();
+        assert!(self.make.wait().unwrap().success());
+    }
+}
+
+impl Drop for MakeRun {
+    fn drop(&mut self) {
+        // Only when the test failed; else it has been waited for.
+        if matches!(self.make.try_wait(), Ok(None))
+            && let Some(group) = i32::try_from(self.make.id()).ok().and_then(Pid::from_raw)
+        {
+            let _ = kill_process_group(group, Signal::TERM);
+            let _ = self.make.wait();
+        }
+    }
+}
+
+/// The pid in a ready file. It is written just after the last line is printed.
+fn pid_in(ready: &Path) -> Pid {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        if let Ok(text) = std::fs::read_to_string(ready) {
+            let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+            let pid = value["pid"]
+                .as_i64()
+                .and_then(|pid| i32::try_from(pid).ok());
+            return pid.and_then(Pid::from_raw).unwrap();
+        }
+        assert!(
+            Instant::now() < deadline,
+            "{} was not written",
+            ready.display()
+        );
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn every_block_works_as_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (running, address) = MakeRun::start(&dir.path().join(".build/run"));
+    let blocks = blocks(&read("README.md"));
+    assert!(blocks.len() >= 5, "the README has lost its examples");
+    let script: String = blocks
+        .iter()
+        .map(|block| {
+            format!(
+                "{}\nprintf '{MARK}'\n",
+                block.text.replace(ADDRESS, &address)
+            )
+        })
+        .collect();
+    let output = Command::new("bash")
+        .args(["-euc", &script])
+        .current_dir(dir.path())
+        .env("PATH", path_with_binary())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    running.stop();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}\n{complaints}");
+    assert_eq!(complaints, "");
+    let parts: Vec<&str> = printed.split(MARK).collect();
+    assert_eq!(parts.len(), blocks.len() + 1);
+    for (block, part) in blocks.iter().zip(parts) {
+        let Some(expected) = &block.expected else {
+            continue;
+        };
+        let got: Vec<&str> = part.trim_end().lines().collect();
+        let wanted: Vec<&str> = expected.trim_end().lines().collect();
+        assert!(
+            matches(&got, &wanted),
+            "$ {}\nshould print\n{expected}\nand printed\n{part}",
+            block.text
+        );
+    }
+}
+
+fn path_with_binary() -> std::ffi::OsString {
+    let binary = find_binary();
+    let own = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = binary
+        .parent()
+        .map(Path::to_owned)
+        .into_iter()
+        .chain(std::env::split_paths(&own));
+    std::env::join_paths(dirs).unwrap()
+}
+
+#[test]
+fn blocks_and_outputs_are_told_apart() {
+    let text = "a\n```console\nmake run\n```\n```sh\none\n```\nb\n```text\nx\n```\n```sh\ntwo\n```\n```json\n{}\n```\n";
+    let blocks = blocks(text);
+    assert_eq!(blocks.len(), 2);
+    assert_eq!(blocks[0].expected.as_deref(), Some("x"));
+    assert_eq!(blocks[1].expected, None);
+}
+
+#[test]
+fn what_varies_is_left_out() {
+    assert!(line_matches("id 123 ms", "id … ms") && !line_matches("id 123 s", "id … ms"));
+    assert!(line_matches("a1b2c", "a…b…c") && !line_matches("a1b2cd", "a…b…c"));
+    assert!(line_matches("same", "same") && !line_matches("same!", "same"));
+    assert!(matches(&["a", "x", "y", "b"], &["a", ANYTHING, "b"]));
+    assert!(!matches(&["a", "x"], &["a"]));
+}
