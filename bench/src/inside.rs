@@ -1,6 +1,6 @@
 //! The execution core in this process, without HTTP: what the network costs is the difference.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use sandshell_exec::{Config, Executor};
 use sandshell_isolate::InitHandle;
 use sandshell_types::{Encoding, SessionRequest};
@@ -19,19 +19,17 @@ const ARGV: &str = "exec: argv /bin/true, back to back";
 
 /// To be called while this process has one thread.
 pub(crate) fn run(report: &mut Report, init: InitHandle, count: usize) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    // One thread, as in the agent.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let state = tempfile::TempDir::with_prefix("sandshell-bench-")?;
     let config = Config::new(state.path().to_owned());
     let measured = runtime.block_on(async {
         let executor = Executor::start(init, config).await?;
-        // On a worker, as in the agent.
-        let measuring = executor.clone();
-        let measured = tokio::spawn(async move { measure(&measuring, count).await }).await;
+        let measured = measure(&executor, count).await;
         executor.shutdown().await;
-        measured.context("the measuring task")?
+        measured
     })?;
     for (name, run) in measured {
         report.add_run(SECTION, name, run);
@@ -50,7 +48,7 @@ async fn measure(executor: &Executor, count: usize) -> Result<Measured> {
     for _ in 0..RUNS {
         let (session, _) = executor.create_session(SessionRequest::default()).await?;
         let run = repeat_async(count * 4, async || {
-            let (running, _) = session.exec(command("true")).await?;
+            let (running, _) = session.exec(command("true"))?;
             ensure!(running.result(Encoding::Auto).await?.exit_code == 0);
             Ok(())
         });
@@ -58,7 +56,7 @@ async fn measure(executor: &Executor, count: usize) -> Result<Measured> {
         executor.end_session(session.id().as_str()).await?;
         let run = repeat_async(count / 4, async || {
             let (session, _) = executor.create_session(SessionRequest::default()).await?;
-            let (running, _) = session.exec(command("true")).await?;
+            let (running, _) = session.exec(command("true"))?;
             ensure!(running.result(Encoding::Auto).await?.exit_code == 0);
             executor.end_session(session.id().as_str()).await?;
             Ok(())

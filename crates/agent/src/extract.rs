@@ -19,6 +19,10 @@ use crate::problem::ApiError;
 /// Largest JSON body: room for a large `stdin`; more goes through the stdin route, which streams.
 pub(crate) const JSON_BODY_LIMIT: usize = 16 << 20;
 
+/// How much of a body that is too large is read and thrown away, and for how long.
+const DISCARD_LIMIT: usize = 256 << 20;
+const DISCARD_TIME: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// A JSON body.
 #[derive(Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
@@ -107,6 +111,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
 /// Reads a body up to the limit; a body that came in one piece is not copied.
 async fn read(mut body: Body) -> Result<Bytes, ApiError> {
     if body.size_hint().lower() > JSON_BODY_LIMIT as u64 {
+        discard(body).await;
         return Err(too_large());
     }
     let Some(first) = next_data(&mut body).await? else {
@@ -122,6 +127,7 @@ async fn read(mut body: Body) -> Result<Bytes, ApiError> {
     let mut after = Some(second);
     while let Some(piece) = next {
         if whole.len() + piece.len() > JSON_BODY_LIMIT {
+            discard(body).await;
             return Err(too_large());
         }
         whole.put(piece);
@@ -131,6 +137,20 @@ async fn read(mut body: Body) -> Result<Bytes, ApiError> {
         };
     }
     Ok(whole.freeze())
+}
+
+/// Reads on without keeping anything, for a while: a client that is still sending would take a
+/// connection closed under it for a failure and never see the answer.
+async fn discard(mut body: Body) {
+    let reading = async {
+        let mut read = 0;
+        while read < DISCARD_LIMIT
+            && let Ok(Some(data)) = next_data(&mut body).await
+        {
+            read += data.len();
+        }
+    };
+    let _ = tokio::time::timeout(DISCARD_TIME, reading).await;
 }
 
 fn within_limit(body: Bytes) -> Result<Bytes, ApiError> {

@@ -180,6 +180,11 @@ impl From<ExecError> for ApiError {
                     .pointer("/argv/0")
                     .hint("Give its full path, or use `command` for text that a shell is to run.")
             }
+            ExecError::ShellNotFound { shell } => {
+                Self::new(Code::ProgramNotFound, format!("there is no shell {shell:?}"))
+                    .pointer("/shell")
+                    .hint("Leave `shell` out for bash, or give the full path of a shell.")
+            }
             ExecError::ProgramNotExecutable { program, reason } => Self::new(
                 Code::ProgramNotExecutable,
                 format!("{program:?} cannot be executed: {reason}"),

@@ -94,6 +94,12 @@ pub enum ExecError {
         /// Its name.
         program: String,
     },
+    /// The shell asked for does not exist.
+    #[error("there is no shell {shell:?}")]
+    ShellNotFound {
+        /// Its name or path.
+        shell: String,
+    },
     /// The program cannot be executed.
     #[error("{program:?} cannot be executed: {reason}")]
     ProgramNotExecutable {

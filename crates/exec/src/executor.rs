@@ -52,6 +52,7 @@ struct Core {
 
 impl Executor {
     /// Starts the core on top of a running init. To be called inside the runtime.
+    #[expect(clippy::unused_async, reason = "only the runtime's tasks may start it")]
     pub async fn start(init: InitHandle, config: Config) -> Result<Self, StartError> {
         let failed = |step: &'static str| move |e: String| StartError { step, reason: e };
         let account = match &config.user {
@@ -279,6 +280,7 @@ impl Executor {
         request: SessionRequest,
     ) -> Result<(SessionHandle, bool), ExecError> {
         check_environment(&request.env)?;
+        self.0.host.cwd(request.cwd.as_deref())?;
         self.make_session(request, None).await
     }
 

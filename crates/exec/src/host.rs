@@ -60,6 +60,24 @@ pub(crate) struct Running {
     pub(crate) exit: oneshot::Receiver<Exit>,
 }
 
+impl Running {
+    /// Whether it has not ended, asked of the kernel: init's word may still be on its way.
+    pub(crate) fn is_alive(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut asked = [PollFd::new(&self.live.pidfd, PollFlags::IN)];
+        matches!(
+            poll(
+                &mut asked,
+                Some(&Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 0
+                })
+            ),
+            Ok(0)
+        )
+    }
+}
+
 /// What can be signalled.
 #[derive(Debug)]
 pub(crate) struct Live {
@@ -98,8 +116,8 @@ impl Host {
     pub(crate) fn shell(&self, wanted: Option<&str>) -> Result<PathBuf, ExecError> {
         match wanted {
             None => Ok(self.shell.clone()),
-            Some(name) => find_program(name).ok_or_else(|| ExecError::ProgramNotFound {
-                program: name.to_owned(),
+            Some(name) => find_program(name).ok_or_else(|| ExecError::ShellNotFound {
+                shell: name.to_owned(),
             }),
         }
     }

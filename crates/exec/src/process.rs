@@ -85,6 +85,8 @@ struct Facts {
     state: ProcessState,
     /// Absent once the whole tree is gone.
     live: Option<Arc<Live>>,
+    /// Trees of earlier runs in which something still lives.
+    former: Vec<Arc<Live>>,
     started_at: Timestamp,
     started: Instant,
     ended_at: Option<Timestamp>,
@@ -167,6 +169,7 @@ impl ProcessHandle {
                 pid: birth.running.pid,
                 state: ProcessState::Running,
                 live: Some(birth.running.live.clone()),
+                former: Vec::new(),
                 started_at: Timestamp::now(),
                 started: Instant::now(),
                 ended_at: None,
@@ -344,11 +347,11 @@ impl ProcessHandle {
     pub async fn kill(&self, grace: Duration) -> KillReply {
         self.0.stopping.store(true, Ordering::Release);
         self.0.stop.notify_waiters();
-        let live = self.0.facts().live.clone();
-        let reply = match live {
-            Some(live) => live.tree.kill(grace).await,
-            None => Tree::Gone.kill(grace).await,
+        let trees: Vec<Arc<Live>> = {
+            let facts = self.0.facts();
+            facts.live.iter().chain(&facts.former).cloned().collect()
         };
+        let reply = kill_all(trees, grace).await;
         if reply.survivors.is_empty() {
             self.ended().await;
         }
@@ -404,7 +407,15 @@ async fn run(
         }
         let log = process.log.clone();
         let gone = live.clone();
-        tokio::spawn(async move { leftovers(pump, &live, &log).await });
+        process.facts().former.push(live.clone());
+        let owner = process.clone();
+        tokio::spawn(async move {
+            leftovers(pump, &live, &log).await;
+            owner
+                .facts()
+                .former
+                .retain(|former| !Arc::ptr_eq(former, &live));
+        });
         if began.elapsed() > BACKOFF_MAX {
             backoff = first_backoff(policy);
         }
@@ -480,6 +491,24 @@ async fn leftovers(mut pump: Pump, live: &Live, log: &OutputLog) {
         }
     };
     tokio::join!(pumping, live.tree.empty());
+}
+
+/// Kills several trees as one.
+pub(crate) async fn kill_all(trees: Vec<Arc<Live>>, grace: Duration) -> KillReply {
+    let mut total = Tree::Gone.kill(grace).await;
+    let mut killing = tokio::task::JoinSet::new();
+    for live in trees {
+        killing.spawn(async move { live.tree.kill(grace).await });
+    }
+    while let Some(reply) = killing.join_next().await {
+        let Ok(reply) = reply else { continue };
+        if reply.method != "already_ended" {
+            total.method = reply.method;
+        }
+        total.killed += reply.killed;
+        total.survivors.extend(reply.survivors);
+    }
+    total
 }
 
 fn first_backoff(policy: RestartPolicy) -> Duration {

@@ -236,10 +236,7 @@ impl SessionHandle {
     }
 
     /// Queues a command. The same id with the same request gives the same command.
-    pub async fn exec(
-        &self,
-        request: SessionExecRequest,
-    ) -> Result<(CommandHandle, bool), ExecError> {
+    pub fn exec(&self, request: SessionExecRequest) -> Result<(CommandHandle, bool), ExecError> {
         let s = &self.0;
         check_request(&request)?;
         self.check_alive()?;

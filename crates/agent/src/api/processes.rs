@@ -199,9 +199,12 @@ pub(crate) async fn write_stdin(
 ) -> Result<axum::Json<StdinReply>, ApiError> {
     let process = agent.executor.process(&id)?;
     let first = next_data(&mut body).await?.unwrap_or_else(Bytes::new);
+    let mut next = query.offset.map(|offset| offset + first.len() as u64);
     let mut offset = process.write_stdin(query.offset, first).await?;
     while let Some(data) = next_data(&mut body).await? {
-        offset = process.write_stdin(None, data).await?;
+        let length = data.len() as u64;
+        offset = process.write_stdin(next, data).await?;
+        next = next.map(|at| at + length);
     }
     Ok(axum::Json(StdinReply { offset }))
 }

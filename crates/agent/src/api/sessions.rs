@@ -168,7 +168,7 @@ pub(crate) async fn exec(
     let encoding = request.encoding;
     let kill = request.on_disconnect == OnDisconnect::Kill;
     let queue = async move {
-        let (command, _) = session.exec(request).await?;
+        let (command, _) = session.exec(request)?;
         if let Some(Extension(ticket)) = ticket {
             ticket.answer(Answer::Command(command.clone(), encoding));
         }

@@ -45,7 +45,7 @@ pub(crate) struct ExecShell {
 
 impl Member for ExecShell {
     fn is_usable(&mut self) -> bool {
-        self.running.exit.try_recv() == Err(tokio::sync::oneshot::error::TryRecvError::Empty)
+        self.running.is_alive()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use regex::bytes::Regex;
+use regex::bytes::{Regex, RegexBuilder};
 use sandshell_types::{
     HttpCheck, LogCondition, PortCondition, StreamName, WaitOutcome, WaitReply, WaitRequest,
 };
@@ -31,8 +31,12 @@ pub(super) async fn wait(
             "a port is a number from 1 to 65535",
         ));
     }
-    if let Some(PortCondition { http: Some(HttpCheck { path: Some(path), .. }), .. }) =
-        &request.port
+    if let Some(PortCondition {
+        http: Some(HttpCheck {
+            path: Some(path), ..
+        }),
+        ..
+    }) = &request.port
         && (!path.starts_with('/') || path.contains(|c: char| c.is_ascii_control() || c == ' '))
     {
         return Err(ExecError::invalid(
@@ -95,11 +99,14 @@ fn compile(condition: &LogCondition) -> Result<(Regex, Option<Stream>), ExecErro
     } else {
         regex::escape(&condition.pattern)
     };
-    let pattern = Regex::new(&text).map_err(|error| ExecError::Invalid {
-        pointer: "/log/pattern".to_owned(),
-        detail: format!("the pattern is not a regular expression: {error}"),
-        hint: Some("set \"regex\": false to look for the text itself".to_owned()),
-    })?;
+    let pattern = RegexBuilder::new(&text)
+        .multi_line(true)
+        .build()
+        .map_err(|error| ExecError::Invalid {
+            pointer: "/log/pattern".to_owned(),
+            detail: format!("the pattern is not a regular expression: {error}"),
+            hint: Some("set \"regex\": false to look for the text itself".to_owned()),
+        })?;
     let stream = match condition.stream {
         None => None,
         Some(StreamName::Stdout) => Some(Stream::Stdout),
@@ -136,7 +143,12 @@ async fn find(
             return Ok(Some(line_around(window, found.start())));
         }
         let excess = window.len().saturating_sub(WINDOW);
-        window.drain(..excess);
+        if excess > 0 {
+            // Cut at the end of a line where there is one, so that `^` means what it says.
+            let line_end = window.iter().skip(excess).position(|b| *b == b'\n');
+            let cut = line_end.map_or(excess, |i| excess + i + 1);
+            window.drain(..cut);
+        }
     }
     Ok(None)
 }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! command  text to run            o e   output FIFOs        i   stdin of one command
-//! dump     script that saves      s0 s1 x   saved states    q u restore   scripts of ours
+//! dump exit   scripts that save   s0 s1 x y   saved states  q u restore   scripts of ours
 //! t        written by the interrupt trap      r   variables noted for one command
 //! ```
 
@@ -41,7 +41,7 @@ pub(super) struct Channel {
 }
 
 /// Files the shell writes to.
-const WRITTEN_BY_SHELL: &[&str] = &["s0", "s1", "x", "t", "r"];
+const WRITTEN_BY_SHELL: &[&str] = &["s0", "s1", "x", "y", "t", "r"];
 const READ_BY_SHELL: u32 = 0o644;
 
 impl ChannelRoot {
@@ -102,6 +102,7 @@ impl Channel {
             AtFlags::empty(),
         )?;
         channel.write("dump", dialect.dump_script().as_bytes())?;
+        channel.write("exit", dialect.exit_script().as_bytes())?;
         for file in WRITTEN_BY_SHELL {
             let fd = channel.create(file)?;
             fchmod(&fd, Mode::from_raw_mode(0o666))?;
@@ -201,7 +202,9 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        let files = ["command", "dump", "o", "e", "i", "q", "u", "restore"];
+        let files = [
+            "command", "dump", "exit", "o", "e", "i", "q", "u", "restore",
+        ];
         for file in files.iter().chain(WRITTEN_BY_SHELL) {
             let _ = unlinkat(&self.dir, *file, AtFlags::empty());
         }

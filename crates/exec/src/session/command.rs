@@ -40,6 +40,8 @@ struct Facts {
     started: Option<Instant>,
     ended_at: Option<Timestamp>,
     outcome: Option<Outcome>,
+    /// The directory it asked for and could not be run in.
+    refused_cwd: Option<String>,
 }
 
 /// What became of the session when a command was over.
@@ -95,6 +97,7 @@ impl CommandHandle {
                 started: None,
                 ended_at: None,
                 outcome: None,
+                refused_cwd: None,
             }),
             over: watch::Sender::new(false),
             session,
@@ -169,6 +172,15 @@ impl CommandHandle {
     /// How it ended, once it has.
     pub fn exit_event(&self) -> Option<ExitEvent> {
         let facts = self.facts();
+        if facts.state == CommandState::Cancelled {
+            return Some(ExitEvent {
+                exit_code: None,
+                signal: None,
+                timed_out: false,
+                cwd: None,
+                duration_ms: 0,
+            });
+        }
         let outcome = facts.outcome.as_ref()?;
         Some(ExitEvent {
             exit_code: Some(exit_code(outcome.exit)),
@@ -182,6 +194,10 @@ impl CommandHandle {
     /// Its result, once it is over.
     pub async fn result(&self, encoding: Encoding) -> Result<SessionExecResult, ExecError> {
         self.done().await;
+        if let Some(path) = self.facts().refused_cwd.clone() {
+            let reason = "it does not exist or cannot be entered".to_owned();
+            return Err(ExecError::Cwd { path, reason });
+        }
         let outcome = self
             .facts()
             .outcome
@@ -228,6 +244,16 @@ impl CommandHandle {
         };
         // A session that is gone has no command to interrupt.
         let _ = self.0.session.send(wish).await;
+    }
+
+    /// Drops it because its directory cannot be entered: nothing of it ran.
+    pub(super) fn refuse(&self, cwd: &str) {
+        {
+            let mut facts = self.facts();
+            facts.refused_cwd = Some(cwd.to_owned());
+            facts.state = CommandState::Queued;
+        }
+        self.cancel();
     }
 
     /// Drops it if it still waits.

@@ -43,7 +43,19 @@ const BASH_INTERRUPT: &str = concat!(
 );
 
 /// The trap that saves the state when the shell exits.
-const BASH_EXIT: &str = concat!(". ", at!("dump"), " >|", at!("x"));
+const BASH_EXIT: &str = concat!("builtin . ", at!("exit"));
+
+/// What that trap runs: an `exit` inside functions leaves their frames standing, so it says which
+/// they are and what is local to the innermost, then saves the state as ever.
+const BASH_EXIT_SCRIPT: &str = concat!(
+    "{ builtin printf '%s\\n' \"${FUNCNAME[@]}\";builtin printf '\\0';builtin local -p||:; } >|",
+    at!("y"),
+    " 2>/dev/null\nbuiltin . ",
+    at!("dump"),
+    " >|",
+    at!("x"),
+    "\n"
+);
 
 /// Writes the whole state; see `super::snapshot` for the sections.
 const BASH_DUMP: &str = "builtin declare -p
@@ -144,6 +156,14 @@ impl Dialect {
         }
     }
 
+    /// The script of the exit trap, a file of the session directory.
+    pub(super) fn exit_script(self) -> &'static str {
+        match self {
+            Self::Bash => BASH_EXIT_SCRIPT,
+            Self::Posix => "",
+        }
+    }
+
     /// Traps of ours, as `trap -p` shows them, which are no part of the state.
     pub(super) fn is_own_trap(listed: &str) -> bool {
         let quoted = |text: &str| format!("trap -- '{}' ", text.replace('\'', "'\\''"));
@@ -153,7 +173,7 @@ impl Dialect {
     /// Reports status and directory. Short, because bash reads a socket byte by byte.
     pub(super) fn completion(self, seq: u64) -> String {
         format!(
-            "{}printf %s\\\\0 d{seq} $? \"${{PWD-}}\">&0\n",
+            "{}printf '%s\\0' d{seq} $? \"${{PWD-}}\">&0\n",
             self.builtin()
         )
     }
@@ -161,8 +181,9 @@ impl Dialect {
     /// Saves the state in file `s0` or `s1`, by turns, and reports it.
     pub(super) fn snapshot(self, seq: u64) -> String {
         let b = self.builtin();
+        // Reported only when it is there: the shell may have lost our directory.
         format!(
-            ". {} >|{}{};{b}printf s{seq}\\\\0>&0\n",
+            "{b}. {} >|{}{}&&{b}printf 's{seq}\\0'>&0\n",
             at!("dump"),
             at!("s"),
             seq % 2
@@ -172,14 +193,15 @@ impl Dialect {
     /// Runs the user's text and reports its completion.
     pub(super) fn command(self, seq: u64, last_status: i32, has_stdin: bool) -> String {
         let stdin = if has_stdin { at!("i") } else { "/dev/null" };
-        // `$?` of the command before, which our own lines have overwritten.
-        let status = if last_status == 0 {
-            ""
-        } else {
-            concat!(". ", at!("q"), "\n")
+        let b = self.builtin();
+        // `$?` of the command before, which our own lines have overwritten. A shell with `errexit`
+        // would take it for a failure.
+        let status = match last_status {
+            0 => String::new(),
+            _ => format!("case $- in *e*);;*){b}. {};esac\n", at!("q")),
         };
         format!(
-            "{status}. {} <{stdin} >|{} 2>|{}\n{}",
+            "{status}{b}. {} <{stdin} >|{} 2>|{}\n{}",
             at!("command"),
             at!("o"),
             at!("e"),
@@ -189,7 +211,7 @@ impl Dialect {
 
     /// Sources a file of the session directory, with nothing of ours on its streams.
     pub(super) fn source(self, name: &str) -> String {
-        format!(". /proc/self/fd/31/{name} 2>/dev/null\n")
+        format!("{}. /proc/self/fd/31/{name} 2>/dev/null\n", self.builtin())
     }
 
     /// Enters a directory and reports success as the status.
@@ -232,16 +254,29 @@ impl Dialect {
     pub(super) fn restore_variables(self, names: &[&str]) -> String {
         let b = self.builtin();
         format!(
-            "{b}unset {} 2>/dev/null||:\n. {}\n",
+            "{b}unset {} 2>/dev/null||:\n{b}. {}\n",
             names.join(" "),
             at!("r")
         )
     }
 
-    /// After an interrupt: what the trap overwrote, from what it wrote down.
+    /// Goes back to a directory.
+    pub(super) fn back_to(self, dir: &str) -> String {
+        format!("{}cd -- {}\n", self.builtin(), quote(dir))
+    }
+
+    /// After an interrupt: ends the trap that makes every sourced text return at once.
+    pub(super) fn end_interrupt(self) -> &'static str {
+        match self {
+            Self::Bash => "builtin trap - DEBUG 2>/dev/null\n",
+            Self::Posix => "",
+        }
+    }
+
+    /// Then puts back what the interrupt trap overwrote, from what it wrote down.
     pub(super) fn after_interrupt(self, noted: &str) -> String {
         let (flags, trap) = noted.split_once('\n').unwrap_or((noted, ""));
-        let mut script = "builtin trap - DEBUG\nbuiltin set +T\n".to_owned();
+        let mut script = "builtin set +T\n".to_owned();
         if flags.contains('T') {
             script.push_str("builtin set -T\n");
         }

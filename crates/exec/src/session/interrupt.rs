@@ -1,12 +1,13 @@
 //! Ending the command a shell is busy with, in stages, keeping the shell as long as possible.
 //!
 //! ```text
-//! int ──150 ms──► term ──150 ms──► kill ──700 ms──► shell killed (state is restored)
+//! int ──20 ms──► int ──130 ms──► term ──150 ms──► kill ──700 ms──► shell killed (state restored)
 //! ```
 //!
 //! The shell gets a real-time signal whose trap unwinds it; what it waits for in the foreground gets
 //! SIGINT first. A shell without job control starts background children with SIGINT and SIGQUIT
-//! ignored, which tells them apart: they are spared.
+//! ignored, which tells them apart: they are spared. The second SIGINT is for a child that was
+//! between fork and exec when the first one came.
 
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ const SIGCONT: i32 = 18;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     Int,
+    IntAgain,
     Term,
     Kill,
     ShellKilled,
@@ -32,7 +34,7 @@ pub(super) enum Stage {
 impl Stage {
     pub(super) fn as_str(self) -> &'static str {
         match self {
-            Self::Int => "int",
+            Self::Int | Self::IntAgain => "int",
             Self::Term => "term",
             Self::Kill => "kill",
             Self::ShellKilled => "shell_killed",
@@ -42,7 +44,8 @@ impl Stage {
     /// What comes next, and how long this stage may take.
     fn next(self) -> Option<(Duration, Self)> {
         match self {
-            Self::Int => Some((Duration::from_millis(150), Self::Term)),
+            Self::Int => Some((Duration::from_millis(20), Self::IntAgain)),
+            Self::IntAgain => Some((Duration::from_millis(130), Self::Term)),
             Self::Term => Some((Duration::from_millis(150), Self::Kill)),
             Self::Kill => Some((Duration::from_millis(700), Self::ShellKilled)),
             Self::ShellKilled => None,
@@ -93,6 +96,7 @@ impl Interrupt {
                 let _ = signal::send(&live.pidfd, signal::interrupt_signal());
                 signal_each(&children, &[SIGINT, SIGCONT]);
             }
+            Stage::IntAgain => signal_each(&children, &[SIGINT, SIGCONT]),
             Stage::Term => signal_each(&children, &[SIGTERM, SIGCONT]),
             Stage::Kill => signal_each(&children, &[SIGKILL]),
             Stage::ShellKilled => {

@@ -25,7 +25,7 @@ use super::{Control, Session};
 use crate::ExecError;
 use crate::executor::fresh_shell;
 use crate::pool::Pool;
-use crate::process::Pump;
+use crate::process::{Pump, kill_all};
 use crate::shell_text::leaves_state_alone;
 
 /// When the watchdog first looks for a lost completion, and how often after that. A look is one
@@ -88,7 +88,8 @@ pub(super) async fn begin(session: Arc<Session>, start: Start) -> Result<(), Exe
         let spec = owner.session.spec.clone();
         owner.apply_environment(&spec.env).await?;
         if let Some(cwd) = &spec.cwd {
-            owner.enter(cwd).await?;
+            let cwd = owner.enter(cwd).await?;
+            owner.session.facts().cwd = cwd;
         }
         if owner.seq > 0 {
             owner.save().await?;
@@ -171,26 +172,56 @@ impl Owner {
             facts.foreground = Some(command.clone());
             facts.commands += 1;
         }
-        let mut run = match self.start_command(command).await {
-            Ok(run) => run,
-            Err(error) => {
-                // The command did not run: say so on its stderr, as a shell would.
-                let text = format!("sandshell: {error}\n");
-                command
-                    .log()
-                    .append(crate::output::Stream::Stderr, text.as_bytes())
-                    .await;
+        // A shell that died unseen, or before it opened the text, ran nothing of the command:
+        // another one takes over and the command is given to it, once.
+        for last_try in [false, true] {
+            match self.start_command(command).await {
+                Ok(mut run) => {
+                    let over = self.attend(command, &mut run, dies_at).await;
+                    if last_try || !matches!(over, Over::NeverStarted) {
+                        return self.close(command, run, over).await;
+                    }
+                }
+                Err(ExecError::Cwd { path, .. }) => {
+                    {
+                        let mut facts = self.session.facts();
+                        facts.state = SessionState::Idle;
+                        facts.foreground = None;
+                    }
+                    command.refuse(&path);
+                    return None;
+                }
+                Err(error) if last_try => {
+                    // The command did not run: say so on its stderr, as a shell would.
+                    let text = format!("sandshell: {error}\n");
+                    command
+                        .log()
+                        .append(crate::output::Stream::Stderr, text.as_bytes())
+                        .await;
+                    self.publish(
+                        command,
+                        Exit::Code(125),
+                        &Run::default(),
+                        SessionAfter::Kept,
+                    );
+                    return None;
+                }
+                Err(_) => {}
+            }
+            self.kill_shell().await;
+            if let Err(error) = self.restore().await {
                 self.publish(
                     command,
-                    Exit::Code(125),
+                    Exit::Signal(9),
                     &Run::default(),
-                    SessionAfter::Kept,
+                    SessionAfter::Ended,
                 );
-                return None;
+                return Some(End::because(&format!(
+                    "its shell could not be replaced: {error}"
+                )));
             }
-        };
-        let over = self.attend(command, &mut run, dies_at).await;
-        self.close(command, run, over).await
+        }
+        None
     }
 
     /// Writes the text, sends the lines.
@@ -213,7 +244,7 @@ impl Owner {
             if let Some(cwd) = &request.cwd {
                 let back = self.session.facts().cwd.clone();
                 self.enter(cwd).await?;
-                after.push_str(&format!("cd -- {}\n", super::dialect::quote(&back)));
+                after.push_str(&dialect.back_to(&back));
             }
             let script = dialect.environment(request.env.iter());
             self.shell
@@ -240,9 +271,8 @@ impl Owner {
         let stays = self.stays_as_saved(&request.command) && before.is_empty();
         let mut lines =
             before + &dialect.command(self.seq, self.last_status, request.stdin.is_some());
-        if !stays {
+        if !stays && after.is_empty() {
             self.saves = self.seq;
-            lines.push_str(&after);
             lines.push_str(&dialect.snapshot(self.saves));
         }
         self.shell.line.send(&lines).await.map_err(system)?;
@@ -254,7 +284,7 @@ impl Owner {
         Ok(Run {
             pump: Some(pump),
             deadline: timeout.map(|time| Instant::now() + time),
-            keeps_cwd: request.cwd.is_some(),
+            after,
             ..Run::default()
         })
     }
@@ -349,7 +379,7 @@ impl Owner {
         let opened = pump.was_opened();
         run.pump = Some(pump);
         match over {
-            Over::Done { .. } if !opened => Over::NeverStarted,
+            Over::Done { .. } | Over::Exited(_) | Over::Lost if !opened => Over::NeverStarted,
             over => over,
         }
     }
@@ -359,13 +389,13 @@ impl Owner {
         match over {
             Over::Done { status, cwd } => {
                 self.last_status = status;
-                if !run.keeps_cwd && !cwd.is_empty() {
+                if run.after.is_empty() && !cwd.is_empty() {
                     self.session.facts().cwd = cwd;
                 }
                 self.keep_late_output(command, &mut run);
                 self.publish(command, Exit::Code(status), &run, SessionAfter::Kept);
-                if run.interrupt.is_some() && self.after_interrupt().await.is_err() {
-                    tracing::warn!(session = %self.session.id, "a shell died after an interrupt");
+                if self.tidy(&run).await.is_err() {
+                    tracing::warn!(session = %self.session.id, "a shell died after a command");
                 }
                 answer(&mut run, command);
                 let changes = std::mem::take(&mut run.environment);
@@ -404,7 +434,12 @@ impl Owner {
         self.keep_late_output(command, &mut run);
         self.session.facts().state = SessionState::Restoring;
         let own_changes = !before && self.shell.exit_snapshot().is_some();
-        let restored = self.restore().await;
+        let noted = self.shell.channel.read("r").unwrap_or_default();
+        let mut restored = self.restore().await;
+        if restored.is_ok() && own_changes && !run.after.is_empty() {
+            // What held for the command only is in the state that it left.
+            restored = self.undo(&noted, &run.after).await;
+        }
         let after = match (&restored, own_changes) {
             (Err(_), _) => SessionAfter::Ended,
             (Ok(()), true) => SessionAfter::Restored,
@@ -431,7 +466,9 @@ impl Owner {
     fn publish(&self, command: &CommandHandle, exit: Exit, run: &Run, after: SessionAfter) {
         let cwd = {
             let mut facts = self.session.facts();
-            facts.state = SessionState::Idle;
+            if after != SessionAfter::Ended {
+                facts.state = SessionState::Idle;
+            }
             facts.foreground = None;
             facts.last_used_at = Some(Timestamp::now());
             facts.cwd.clone()
@@ -472,30 +509,35 @@ impl Owner {
         });
     }
 
-    /// Puts back what the interrupt trap overwrote, and saves the state again.
-    async fn after_interrupt(&mut self) -> Result<(), ExecError> {
+    /// Puts back what the interrupt trap overwrote and what held for the command only, then saves
+    /// the state.
+    async fn tidy(&mut self, run: &Run) -> Result<(), ExecError> {
+        if run.interrupt.is_none() && run.after.is_empty() {
+            return Ok(());
+        }
         let system = |errno| ExecError::system("cannot reach the shell", errno);
-        let noted = self.shell.channel.read("t").unwrap_or_default();
-        let script = self
-            .shell
-            .dialect
-            .after_interrupt(&String::from_utf8_lossy(&noted));
-        self.shell
-            .channel
-            .write("u", script.as_bytes())
-            .map_err(system)?;
-        self.shell.channel.write("t", b"").map_err(system)?;
-        self.shell
-            .line
-            .send(&self.shell.dialect.source("u"))
-            .await
-            .map_err(system)?;
+        let dialect = self.shell.dialect;
+        let mut lines = String::new();
+        if run.interrupt.is_some() {
+            let noted = self.shell.channel.read("t").unwrap_or_default();
+            let script = dialect.after_interrupt(&String::from_utf8_lossy(&noted));
+            self.shell
+                .channel
+                .write("u", script.as_bytes())
+                .map_err(system)?;
+            self.shell.channel.write("t", b"").map_err(system)?;
+            lines.push_str(dialect.end_interrupt());
+            lines.push_str(&dialect.source("u"));
+        }
+        lines.push_str(&run.after);
+        self.shell.line.send(&lines).await.map_err(system)?;
         self.save().await
     }
 
+    /// Ends the shell, if it has not ended already, and waits until it is gone.
     async fn kill_shell(&mut self) {
         let _ = sandshell_sys::signal::send(&self.shell.running.live.pidfd, 9);
-        let _ = (&mut self.shell.running.exit).await;
+        let _ = crate::tree::ended(&self.shell.running.live.pidfd).await;
     }
 
     /// Takes another shell and gives it the state of the one that ended.
@@ -521,6 +563,18 @@ impl Owner {
             Some(state) => self.put_state(&state).await,
             None => Err(ExecError::internal("its state was not saved")),
         }
+    }
+
+    /// Undoes in a fresh shell what held for one command only.
+    async fn undo(&mut self, noted: &[u8], after: &str) -> Result<(), ExecError> {
+        let system = |errno| ExecError::system("cannot reach the shell", errno);
+        self.shell.channel.write("r", noted).map_err(system)?;
+        self.seq += 1;
+        let lines = after.to_owned() + &self.shell.dialect.completion(self.seq);
+        self.shell.line.send(&lines).await.map_err(system)?;
+        let (_, cwd) = self.shell.answer(self.seq).await.ok_or_else(died)?;
+        self.session.facts().cwd = cwd;
+        self.save().await
     }
 
     async fn put_state(&mut self, state: &Snapshot) -> Result<(), ExecError> {
@@ -562,7 +616,8 @@ impl Owner {
             .ok_or_else(died)
     }
 
-    async fn enter(&mut self, dir: &str) -> Result<(), ExecError> {
+    /// Enters a directory; the answer is what the shell calls it.
+    async fn enter(&mut self, dir: &str) -> Result<String, ExecError> {
         self.seq += 1;
         let line = self.shell.dialect.enter(dir, self.seq);
         self.shell
@@ -577,8 +632,7 @@ impl Owner {
                 reason: "it does not exist or cannot be entered".to_owned(),
             });
         }
-        self.session.facts().cwd = cwd;
-        Ok(())
+        Ok(cwd)
     }
 
     /// Has the state saved under the present number; does not wait for it.
@@ -610,19 +664,7 @@ impl Owner {
             command.cancel();
         }
         let trees = std::mem::take(&mut self.session.facts().trees);
-        let mut total = KillReply {
-            method: "already_ended".to_owned(),
-            killed: 0,
-            survivors: Vec::new(),
-        };
-        for live in trees {
-            let reply = live.tree.kill(END_GRACE).await;
-            if reply.method != "already_ended" {
-                total.method = reply.method;
-            }
-            total.killed += reply.killed;
-            total.survivors.extend(reply.survivors);
-        }
+        let total = kill_all(trees, END_GRACE).await;
         {
             let mut facts = self.session.facts();
             facts.state = SessionState::Ended;
@@ -648,7 +690,7 @@ enum Over {
     Exited(Exit),
     /// The shell waits for its next line, but the completion never came.
     Lost,
-    /// The completion came, but the text was never opened.
+    /// It came to its end without the text having been opened: nothing of it ran.
     NeverStarted,
     End(End),
 }
@@ -663,7 +705,8 @@ struct Run {
     timed_out: bool,
     replies: InterruptReplies,
     left_running: u32,
-    keeps_cwd: bool,
+    /// Lines that undo what held for this command only.
+    after: String,
     /// Changes that arrived meanwhile.
     environment: Env,
 }

@@ -5,6 +5,7 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use sandshell_sys::{packet, reactor};
@@ -48,9 +49,26 @@ pub(super) struct Line {
     saved: Option<u64>,
 }
 
+/// A shell answers within milliseconds; on a machine under heavy load it gets this long.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(5);
+
 impl Member for Shell {
     fn is_usable(&mut self) -> bool {
-        self.running.exit.try_recv() == Err(tokio::sync::oneshot::error::TryRecvError::Empty)
+        self.running.is_alive()
+    }
+}
+
+impl Drop for Shell {
+    /// A shell never outlives its owner. Nor does its tree, unless someone else holds it: the
+    /// session does, for children that a former shell left behind.
+    fn drop(&mut self) {
+        let live = self.running.live.clone();
+        let _ = sandshell_sys::signal::send(&live.pidfd, 9);
+        if Arc::strong_count(&live) <= 2
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move { live.tree.kill(Duration::ZERO).await });
+        }
     }
 }
 
@@ -94,14 +112,18 @@ impl Shell {
         };
         let first = dialect.boot() + &dialect.snapshot(0);
         shell.line.send(&first).await.map_err(system)?;
-        match shell.answer(0).await {
-            Some((_, cwd)) => {
+        match tokio::time::timeout(BOOT_TIMEOUT, shell.answer(0)).await {
+            Err(_) => Err(ExecError::ProgramNotExecutable {
+                program: shell.path.clone(),
+                reason: "it does not answer like a shell".to_owned(),
+            }),
+            Ok(Some((_, cwd))) => {
                 if !cwd.is_empty() {
                     shell.cwd = cwd;
                 }
                 Ok(shell)
             }
-            None => Err(ExecError::ProgramNotExecutable {
+            Ok(None) => Err(ExecError::ProgramNotExecutable {
                 program: shell.path.clone(),
                 reason: "it ended before it took a command".to_owned(),
             }),
@@ -145,7 +167,13 @@ impl Shell {
 
     /// The state it saved while exiting.
     pub(super) fn exit_snapshot(&self) -> Option<Snapshot> {
-        Snapshot::parse(&self.channel.read("x").ok()?, self.dialect)
+        let state = Snapshot::parse(&self.channel.read("x").ok()?, self.dialect)?;
+        match self.dialect {
+            Dialect::Bash => {
+                state.without_locals(&self.channel.read("y").ok()?, self.snapshot().as_ref())
+            }
+            Dialect::Posix => Some(state),
+        }
     }
 }
 

@@ -117,6 +117,36 @@ impl Snapshot {
         self.sections.get(n).map_or("", String::as_str)
     }
 
+    /// The state at an `exit` inside one function: what is local there is no part of it. `frames` is
+    /// what the exit trap wrote down. `None` when functions were nested, because the locals of the
+    /// outer ones cannot be told from the rest.
+    pub(crate) fn without_locals(mut self, frames: &[u8], before: Option<&Self>) -> Option<Self> {
+        let text = lossless(frames);
+        let (names, locals) = text.split_once('\0')?;
+        let mut names: Vec<&str> = names.lines().collect();
+        if names.last() == Some(&"main") {
+            names.pop();
+        }
+        match names.iter().filter(|name| **name != "source").count() {
+            0 => return Some(self),
+            1 => {}
+            _ => return None,
+        }
+        let before = before?;
+        let local: Vec<&str> = locals.lines().filter_map(declared_name).collect();
+        let is_local = |line: &&str| declared_name(line).is_some_and(|n| local.contains(&n));
+        let kept = self.section(0).lines().filter(|line| !is_local(line));
+        let shadowed = before.section(0).lines().filter(is_local);
+        let variables: String = kept.chain(shadowed).flat_map(|line| [line, "\n"]).collect();
+        if let Some(section) = self.sections.get_mut(0) {
+            *section = variables;
+        }
+        if let (Some(section), Some(outer)) = (self.sections.get_mut(5), before.sections.get(5)) {
+            section.clone_from(outer);
+        }
+        Some(self)
+    }
+
     /// Whether there is nothing that could make a plain command do something else.
     pub(crate) fn is_plain(&self) -> bool {
         let functions = self.section(1).is_empty();
@@ -186,6 +216,7 @@ impl Snapshot {
             .lines()
             .find(|line| declared_name(line) == Some("OLDPWD"))
         {
+            script.push_str("builtin unset OLDPWD\n");
             script.push_str(line);
             script.push('\n');
         }
