@@ -185,6 +185,12 @@ impl From<ExecError> for ApiError {
                     .pointer("/shell")
                     .hint("Leave `shell` out for bash, or give the full path of a shell.")
             }
+            ExecError::ShellNotUsable { shell, reason } => Self::new(
+                Code::ProgramNotExecutable,
+                format!("{shell:?} cannot be used as a shell: {reason}"),
+            )
+            .pointer("/shell")
+            .hint("Leave `shell` out for bash, or give the full path of a shell."),
             ExecError::ProgramNotExecutable { program, reason } => Self::new(
                 Code::ProgramNotExecutable,
                 format!("{program:?} cannot be executed: {reason}"),

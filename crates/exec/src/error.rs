@@ -100,6 +100,14 @@ pub enum ExecError {
         /// Its name or path.
         shell: String,
     },
+    /// The shell asked for is none.
+    #[error("{shell:?} cannot be used as a shell: {reason}")]
+    ShellNotUsable {
+        /// Its path.
+        shell: String,
+        /// Why not.
+        reason: String,
+    },
     /// The program cannot be executed.
     #[error("{program:?} cannot be executed: {reason}")]
     ProgramNotExecutable {

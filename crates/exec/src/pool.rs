@@ -20,7 +20,10 @@ use crate::ExecError;
 const SETTLE: Duration = Duration::from_millis(2);
 
 /// Pause after a failed make, so that a machine without resources is not hammered.
-const AFTER_FAILURE: Duration = Duration::from_millis(200);
+const AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+/// How often a make is tried before whoever waits is told of the failure.
+const TRIES: u32 = 3;
 
 /// Something that can be held ready.
 pub(crate) trait Member: Send + 'static {
@@ -40,7 +43,8 @@ impl<T: Member> Pool<T> {
         F: Future<Output = Result<T, ExecError>> + Send + 'static,
     {
         let (sender, receiver) = mpsc::channel(size.max(1));
-        tokio::spawn(async move {
+tokio::spawn(async move {
+            let mut failures = 0;
             loop {
                 let full = sender.capacity() == 0;
                 let Ok(permit) = sender.reserve().await else {
@@ -50,12 +54,19 @@ impl<T: Member> Pool<T> {
                     // A place just became free, the others are taken: let the taker go first.
                     tokio::time::sleep(SETTLE).await;
                 }
-                let made = make().await;
-                let failed = made.is_err();
-                permit.send(made);
-                if failed {
+let mut made = make().await;
+                while let Err(error) = &made
+                    && failures < TRIES
+                {
+                    failures += 1;
+                    tracing::warn!(%error, "cannot make a shell to hold ready");
                     tokio::time::sleep(AFTER_FAILURE).await;
+                    made = make().await;
                 }
+                if made.is_ok() {
+                    failures = 0;
+                }
+                permit.send(made);
             }
         });
         Arc::new(Self {

@@ -177,15 +177,11 @@ fn every_block_works_as_printed() {
     let (running, address) = MakeRun::start(&dir.path().join(".build/run"));
     let blocks = blocks(&read("README.md"));
     assert!(blocks.len() >= 5, "the README has lost its examples");
-    let script: String = blocks
-        .iter()
-        .map(|block| {
-            format!(
-                "{}\nprintf '{MARK}'\n",
-                block.text.replace(ADDRESS, &address)
-            )
-        })
-        .collect();
+    let mut script = String::new();
+    for block in &blocks {
+        script.push_str(&block.text.replace(ADDRESS, &address));
+        script.push_str(&format!("\nprintf '{MARK}'\n"));
+    }
     let output = Command::new("bash")
         .args(["-euc", &script])
         .current_dir(dir.path())

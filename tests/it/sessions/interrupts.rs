@@ -109,7 +109,7 @@ async fn an_interrupt_ends_every_kind_of_command_and_keeps_the_state() {
         "until false; do /bin/true; done",
         "cat <<<\"$(sleep 1000)\"",
         "{ sleep 1000; } 2>&1 | while read l; do :; done",
-        "select x in a b; do :; done < <(sleep 1000)",
+        "select x in a b; do :; done >/dev/null < <(sleep 1000)",
         "mapfile -t a < <(sleep 1000); echo not here",
         "exec 9< <(sleep 1000); read -u 9; echo not here",
         "setsid -w sleep 1000",

@@ -128,7 +128,8 @@ async fn find(
     only: Option<Stream>,
 ) -> Result<Option<String>, ExecError> {
     let mut reader = log.joint_reader(0, true)?;
-    let mut windows: [Vec<u8>; 2] = [Vec::new(), Vec::new()];
+    // The text looked at, and whether it starts inside a line.
+    let mut windows: [(Vec<u8>, bool); 2] = Default::default();
     while let Some(piece) = reader.next().await? {
         let JointPiece::Data { stream, data, .. } = piece else {
             continue;
@@ -137,16 +138,19 @@ async fn find(
             continue;
         }
         let [out, err] = &mut windows;
-        let window = if stream == Stream::Stdout { out } else { err };
+let (window, inside_line) = if stream == Stream::Stdout { out } else { err };
         window.extend_from_slice(&data);
-        if let Some(found) = pattern.find(window) {
+        // From the second byte on, `^` looks at the one before it.
+        let from = usize::from(*inside_line).min(window.len());
+        if let Some(found) = pattern.find_at(window, from) {
             return Ok(Some(line_around(window, found.start())));
         }
         let excess = window.len().saturating_sub(WINDOW);
         if excess > 0 {
             // Cut at the end of a line where there is one, so that `^` means what it says.
             let line_end = window.iter().skip(excess).position(|b| *b == b'\n');
-            let cut = line_end.map_or(excess, |i| excess + i + 1);
+let cut = line_end.map_or(excess, |i| excess + i + 1);
+            *inside_line = line_end.is_none();
             window.drain(..cut);
         }
     }

@@ -82,24 +82,33 @@ pub(super) async fn begin(session: Arc<Session>, start: Start) -> Result<(), Exe
         plain: None,
         last_status: 0,
     };
-    if let Some(state) = &start.state {
-        owner.put_state(state).await?;
-    } else {
-        let spec = owner.session.spec.clone();
-        owner.apply_environment(&spec.env).await?;
-        if let Some(cwd) = &spec.cwd {
-            let cwd = owner.enter(cwd).await?;
-            owner.session.facts().cwd = cwd;
-        }
-        if owner.seq > 0 {
-            owner.save().await?;
-        }
+if let Err(error) = owner.prepare(start.state.as_ref()).await {
+        // A failed create leaves nothing behind, not even for a moment.
+        owner.shell.running.live.tree.kill(Duration::ZERO).await;
+        return Err(error);
     }
     tokio::spawn(owner.run(start.queue));
     Ok(())
 }
 
 impl Owner {
+    /// Brings the shell into the state the session begins with.
+    async fn prepare(&mut self, state: Option<&Snapshot>) -> Result<(), ExecError> {
+        if let Some(state) = state {
+            return self.put_state(state).await;
+        }
+        let spec = self.session.spec.clone();
+        self.apply_environment(&spec.env).await?;
+        if let Some(cwd) = &spec.cwd {
+            let cwd = self.enter(cwd).await?;
+            self.session.facts().cwd = cwd;
+        }
+        if self.seq > 0 {
+            self.save().await?;
+        }
+        Ok(())
+    }
+
     async fn run(mut self, mut queue: mpsc::Receiver<CommandHandle>) {
         let lifetime = self.session.spec.max_lifetime_ms.map(Duration::from_millis);
         let dies_at = lifetime.map(|time| Instant::now() + time);
@@ -188,6 +197,7 @@ impl Owner {
                         facts.state = SessionState::Idle;
                         facts.foreground = None;
                     }
+self.session.history().retain(|known| known.id() != command.id());
                     command.refuse(&path);
                     return None;
                 }
@@ -658,6 +668,11 @@ impl Owner {
 
     /// Ends everything the session started and tells who waits.
     async fn end(self, end: End, mut queue: mpsc::Receiver<CommandHandle>) {
+{
+            let mut facts = self.session.facts();
+            facts.state = SessionState::Ended;
+            facts.foreground = None;
+        }
         self.session.ended.send_replace(Some(end.reason));
         queue.close();
         while let Some(command) = queue.recv().await {
@@ -665,12 +680,7 @@ impl Owner {
         }
         let trees = std::mem::take(&mut self.session.facts().trees);
         let total = kill_all(trees, END_GRACE).await;
-        {
-            let mut facts = self.session.facts();
-            facts.state = SessionState::Ended;
-            facts.foreground = None;
-        }
-        let session = self.session.clone();
+let session = self.session.clone();
         drop(self);
         if let Some(reply) = end.reply {
             let _ = reply.send(total);

@@ -112,22 +112,18 @@ impl Shell {
         };
         let first = dialect.boot() + &dialect.snapshot(0);
         shell.line.send(&first).await.map_err(system)?;
-        match tokio::time::timeout(BOOT_TIMEOUT, shell.answer(0)).await {
-            Err(_) => Err(ExecError::ProgramNotExecutable {
-                program: shell.path.clone(),
-                reason: "it does not answer like a shell".to_owned(),
-            }),
+let reason = match tokio::time::timeout(BOOT_TIMEOUT, shell.answer(0)).await {
             Ok(Some((_, cwd))) => {
                 if !cwd.is_empty() {
                     shell.cwd = cwd;
                 }
-                Ok(shell)
+                return Ok(shell);
             }
-            Ok(None) => Err(ExecError::ProgramNotExecutable {
-                program: shell.path.clone(),
-                reason: "it ended before it took a command".to_owned(),
-            }),
-        }
+            Ok(None) => "it ended before it took a command",
+            Err(_) => "it does not answer like a shell",
+        };
+        shell.running.live.tree.kill(Duration::ZERO).await;
+        Err(ExecError::ShellNotUsable { shell: shell.path.clone(), reason: reason.to_owned() })
     }
 
     /// Waits for a completion of ours: status and directory. `None` when the shell ended instead.
