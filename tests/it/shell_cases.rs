@@ -143,7 +143,7 @@ async fn an_exec_does_what_bash_c_does() {
     let home = tempfile::tempdir().unwrap();
     let agent = Agent::builder()
         .arg("--cwd")
-        .arg(&home.path().display().to_string())
+        .arg(home.path().display().to_string())
         .start();
     let client = agent.client();
     let mut differences = Differences::default();

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use crate::account::Account;
 use crate::spawner::{Refused, Spawner};
-use crate::tree::{Nursery, Tree};
+use crate::tree::{Nursery, Place, Tree};
 use crate::{Config, ExecError};
 
 const RLIMIT_CPU: u32 = 0;
@@ -166,15 +166,32 @@ impl Host {
         program: &Program,
         fds: &[(BorrowedFd<'_>, i32)],
     ) -> Result<Running, ExecError> {
+        let place = self.nursery.place();
+        self.start_in(place, program, fds).await
+    }
+
+    /// The same in a tree whose figures begin at zero.
+    pub(crate) async fn start_measured(
+        &self,
+        program: &Program,
+        fds: &[(BorrowedFd<'_>, i32)],
+    ) -> Result<Running, ExecError> {
+        let place = self.nursery.fresh_place();
+        self.start_in(place, program, fds).await
+    }
+
+    async fn start_in(
+        &self,
+        place: Result<Place, Errno>,
+        program: &Program,
+        fds: &[(BorrowedFd<'_>, i32)],
+    ) -> Result<Running, ExecError> {
         let files = program
             .files
             .iter()
             .map(|(file, number)| (file.as_fd(), *number));
         let fds: Vec<(BorrowedFd<'_>, i32)> = fds.iter().copied().chain(files).collect();
-        let place = self
-            .nursery
-            .place()
-            .map_err(|e| ExecError::system("cannot make a group", e))?;
+        let place = place.map_err(|e| ExecError::system("cannot make a group", e))?;
         let request = SpawnRequest {
             id: 0,
             programs: program.paths.clone(),

@@ -11,7 +11,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, Notify, mpsc};
 
 use crate::ExecError;
 
@@ -34,6 +34,8 @@ pub(crate) trait Member: Send + 'static {
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
     ready: Mutex<mpsc::Receiver<Result<T, ExecError>>>,
+    /// Told when someone finds the queue empty.
+    hungry: Arc<Notify>,
 }
 
 impl<T: Member> Pool<T> {
@@ -43,7 +45,9 @@ impl<T: Member> Pool<T> {
         F: Future<Output = Result<T, ExecError>> + Send + 'static,
     {
         let (sender, receiver) = mpsc::channel(size.max(1));
-tokio::spawn(async move {
+        let hungry = Arc::new(Notify::new());
+        let wanted = hungry.clone();
+        tokio::spawn(async move {
             let mut failures = 0;
             loop {
                 let full = sender.capacity() == 0;
@@ -51,10 +55,13 @@ tokio::spawn(async move {
                     return;
                 };
                 if full {
-                    // A place just became free, the others are taken: let the taker go first.
-                    tokio::time::sleep(SETTLE).await;
+                    // A place has just become free: let the taker go first.
+                    tokio::select! {
+                        () = tokio::time::sleep(SETTLE) => {}
+                        () = wanted.notified() => {}
+                    }
                 }
-let mut made = make().await;
+                let mut made = make().await;
                 while let Err(error) = &made
                     && failures < TRIES
                 {
@@ -71,6 +78,7 @@ let mut made = make().await;
         });
         Arc::new(Self {
             ready: Mutex::new(receiver),
+            hungry,
         })
     }
 
@@ -81,6 +89,9 @@ let mut made = make().await;
             let gone = || ExecError::Unavailable {
                 detail: "the agent is shutting down".to_owned(),
             };
+            if ready.is_empty() {
+                self.hungry.notify_one();
+            }
             let mut member = ready.recv().await.ok_or_else(gone)??;
             if member.is_usable() {
                 return Ok(member);

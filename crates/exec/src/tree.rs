@@ -7,9 +7,11 @@
 
 use std::collections::HashSet;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use sandshell_isolate::Surroundings;
 use sandshell_isolate::protocol::SpawnFlags;
 use sandshell_sys::cgroup::Group;
@@ -29,11 +31,18 @@ const KILL_DEADLINE: Duration = Duration::from_secs(10);
 /// Pause between two walks of a tree that is being killed without a group.
 const WALK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Makes places for trees.
+/// Most empty groups kept for the next trees. Making and removing one takes longer than the rest of
+/// a short command's bookkeeping.
+const STOCK: usize = 32;
+
+/// Makes places for trees, and takes groups back that can be used again.
 #[derive(Debug)]
 pub(crate) struct Nursery {
     group: Option<Group>,
     next: AtomicU64,
+    /// Empty groups in which nothing was ever killed: one that `cgroup.kill` was written to kills
+    /// whatever is born in it later.
+    stock: Arc<Mutex<Vec<Group>>>,
 }
 
 impl Nursery {
@@ -41,16 +50,41 @@ impl Nursery {
         Self {
             group: surroundings.cgroup.ok(),
             next: AtomicU64::new(0),
+            stock: Arc::default(),
         }
     }
 
     /// A place for a program that is about to be started.
-    pub(crate) fn place(&self) -> Result<Place, rustix::io::Errno> {
+    pub(crate) fn place(&self) -> Result<Place, Errno> {
+        let used = self
+            .stock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        let group = match used {
+            Some(group) => Some(group),
+            None => self.fresh_group()?,
+        };
+        Ok(Place {
+            group,
+            stock: self.stock.clone(),
+        })
+    }
+
+    /// A place that no tree has had before, for those whose use of the processor is told.
+    pub(crate) fn fresh_place(&self) -> Result<Place, Errno> {
+        Ok(Place {
+            group: self.fresh_group()?,
+            stock: self.stock.clone(),
+        })
+    }
+
+    fn fresh_group(&self) -> Result<Option<Group>, Errno> {
         let Some(parent) = &self.group else {
-            return Ok(Place(None));
+            return Ok(None);
         };
         let n = self.next.fetch_add(1, Ordering::Relaxed);
-        Ok(Place(Some(parent.child(&format!("t{n}"))?)))
+        parent.child(&format!("t{n}")).map(Some)
     }
 
     /// Removes the parent group; everything in it must be gone.
@@ -63,26 +97,33 @@ impl Nursery {
 
 /// Where a tree will live. Dropped unused, it leaves nothing.
 #[derive(Debug)]
-pub(crate) struct Place(Option<Group>);
+pub(crate) struct Place {
+    group: Option<Group>,
+    stock: Arc<Mutex<Vec<Group>>>,
+}
 
 impl Place {
     /// How init must start the program.
     pub(crate) fn flags(&self) -> SpawnFlags {
         SpawnFlags {
-            into_cgroup: self.0.is_some(),
-            keeper: self.0.is_none(),
+            into_cgroup: self.group.is_some(),
+            keeper: self.group.is_none(),
         }
     }
 
     /// The group's directory, to be passed to init after the program's own descriptors.
     pub(crate) fn dir(&self) -> Option<BorrowedFd<'_>> {
-        self.0.as_ref().map(Group::dir)
+        self.group.as_ref().map(Group::dir)
     }
 
     /// The tree, now that its program runs.
     pub(crate) fn settle(mut self, keeper: Option<OwnedFd>) -> Tree {
-        match (self.0.take(), keeper) {
-            (Some(group), _) => Tree::Group(group),
+        match (self.group.take(), keeper) {
+            (Some(group), _) => Tree::Group(Held {
+                group: Some(group),
+                stock: self.stock.clone(),
+                killed: AtomicBool::new(false),
+            }),
             (None, Some(pidfd)) => {
                 let pid = procfs::pid_of(&pidfd).unwrap_or(-1);
                 Tree::Keeper { pidfd, pid }
@@ -94,8 +135,47 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(group) = &self.0 {
+        if let Some(group) = self.group.take() {
+            give_back(group, &self.stock);
+        }
+    }
+}
+
+/// Keeps an empty group for the next tree, or removes it. One that still lives stays; it goes with
+/// the nursery's own.
+fn give_back(group: Group, stock: &Mutex<Vec<Group>>) {
+    let mut stock = stock.lock().unwrap_or_else(PoisonError::into_inner);
+    if stock.len() < STOCK && !group.is_populated() {
+        stock.push(group);
+    } else {
+        let _ = group.remove();
+    }
+}
+
+/// A group in use.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Present until it is dropped.
+    group: Option<Group>,
+    stock: Arc<Mutex<Vec<Group>>>,
+    killed: AtomicBool,
+}
+
+impl Held {
+    fn members(&self) -> Vec<i32> {
+        self.group.as_ref().map(Group::members).unwrap_or_default()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Some(group) = self.group.take() else {
+            return;
+        };
+        if self.killed.load(Ordering::Acquire) {
             let _ = group.remove();
+        } else {
+            give_back(group, &self.stock);
         }
     }
 }
@@ -103,7 +183,7 @@ impl Drop for Place {
 /// A tree that runs, or ran.
 #[derive(Debug)]
 pub(crate) enum Tree {
-    Group(Group),
+    Group(Held),
     Keeper { pidfd: OwnedFd, pid: i32 },
     Gone,
 }
@@ -112,7 +192,7 @@ impl Tree {
     /// Pids of its members as the agent sees them.
     pub(crate) fn members(&self) -> Vec<i32> {
         match self {
-            Self::Group(group) => group.members(),
+            Self::Group(held) => held.members(),
             Self::Keeper { pidfd, pid } => {
                 // The keeper's pid is its own until it is reaped, which its pidfd would show.
                 if procfs::pid_of(pidfd).is_some() {
@@ -155,7 +235,10 @@ impl Tree {
     /// Resolves when no member is left.
     pub(crate) async fn empty(&self) {
         let waited = match self {
-            Self::Group(group) => empty_group(group).await,
+            Self::Group(held) => match &held.group {
+                Some(group) => empty_group(group).await,
+                None => Ok(()),
+            },
             Self::Keeper { pidfd, .. } => ended(pidfd).await,
             Self::Gone => Ok(()),
         };
@@ -184,11 +267,14 @@ impl Tree {
             }
         }
         let (method, gone) = match self {
-            Self::Group(group) => {
-                // Freezing first keeps a fork bomb from outrunning the kill. Either may fail on
-                // its own without harm: kill alone is enough for anything that does not fork.
-                let _ = group.freeze();
-                let killed = group.kill();
+            Self::Group(held) => {
+                held.killed.store(true, Ordering::Release);
+                let killed = held.group.as_ref().map_or(Ok(()), |group| {
+                    // Freezing first keeps a fork bomb from outrunning the kill. It may fail
+                    // without harm: kill alone is enough for anything that does not fork.
+                    let _ = group.freeze();
+                    group.kill()
+                });
                 if let Err(errno) = killed {
                     tracing::warn!(%errno, "cgroup.kill failed, signalling members instead");
                     self.signal(SIGKILL);
@@ -233,7 +319,9 @@ impl Tree {
     /// CPU time of all members in milliseconds.
     pub(crate) fn cpu_ms(&self) -> u64 {
         match self {
-            Self::Group(group) => group.cpu_micros().unwrap_or(0) / 1000,
+            Self::Group(held) => {
+                held.group.as_ref().and_then(Group::cpu_micros).unwrap_or(0) / 1000
+            }
             Self::Keeper { .. } | Self::Gone => {
                 let ticks: u64 = self
                     .members()
@@ -242,16 +330,6 @@ impl Tree {
                     .sum();
                 ticks * 1000 / procfs::ticks_per_second()
             }
-        }
-    }
-}
-
-impl Drop for Tree {
-    /// Removes what stands for a tree. One that still lives keeps its group, which goes with the
-    /// nursery's own.
-    fn drop(&mut self) {
-        if let Self::Group(group) = self {
-            let _ = group.remove();
         }
     }
 }

@@ -119,11 +119,11 @@ async fn everything_is_restored_after_every_kind_of_exit() {
 async fn errexit_does_not_stumble_over_the_status_of_the_command_before() {
     let agent = Agent::start();
     let shell = Shell::new(&agent).await;
-shell.out("x=mine; set -e").await;
+    shell.out("x=mine; set -e").await;
     // Not zero, and by the rules of `set -e` no reason to exit.
     for command in ["false && true", "! true", "if true; then false && true; fi"] {
         let result = shell.run(command).await;
-// The text is sourced, and `set -e` applies to the sourcing too, so the shell may go.
+        // The text is sourced, and `set -e` applies to the sourcing too, so the shell may go.
         // The session stays, with its state.
         assert_eq!(result.exit_code, 1, "{command}");
         assert_ne!(result.session_state, "ended", "{command}");
@@ -158,7 +158,7 @@ async fn locals_of_a_function_that_exits_do_not_become_globals() {
 async fn an_unterminated_substitution_does_not_cost_the_next_command() {
     let agent = Agent::start();
     let shell = Shell::new(&agent).await;
-shell.out("x=mine").await;
+    shell.out("x=mine").await;
     // bash 5.2 can abort some time after such a text; the session is restored unasked.
     for n in 0..10 {
         shell.run("echo $(unterminated").await;

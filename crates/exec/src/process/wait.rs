@@ -138,7 +138,7 @@ async fn find(
             continue;
         }
         let [out, err] = &mut windows;
-let (window, inside_line) = if stream == Stream::Stdout { out } else { err };
+        let (window, inside_line) = if stream == Stream::Stdout { out } else { err };
         window.extend_from_slice(&data);
         // From the second byte on, `^` looks at the one before it.
         let from = usize::from(*inside_line).min(window.len());
@@ -149,7 +149,7 @@ let (window, inside_line) = if stream == Stream::Stdout { out } else { err };
         if excess > 0 {
             // Cut at the end of a line where there is one, so that `^` means what it says.
             let line_end = window.iter().skip(excess).position(|b| *b == b'\n');
-let cut = line_end.map_or(excess, |i| excess + i + 1);
+            let cut = line_end.map_or(excess, |i| excess + i + 1);
             *inside_line = line_end.is_none();
             window.drain(..cut);
         }

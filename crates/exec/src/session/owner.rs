@@ -82,7 +82,7 @@ pub(super) async fn begin(session: Arc<Session>, start: Start) -> Result<(), Exe
         plain: None,
         last_status: 0,
     };
-if let Err(error) = owner.prepare(start.state.as_ref()).await {
+    if let Err(error) = owner.prepare(start.state.as_ref()).await {
         // A failed create leaves nothing behind, not even for a moment.
         owner.shell.running.live.tree.kill(Duration::ZERO).await;
         return Err(error);
@@ -197,7 +197,9 @@ impl Owner {
                         facts.state = SessionState::Idle;
                         facts.foreground = None;
                     }
-self.session.history().retain(|known| known.id() != command.id());
+                    self.session
+                        .history()
+                        .retain(|known| known.id() != command.id());
                     command.refuse(&path);
                     return None;
                 }
@@ -668,7 +670,7 @@ self.session.history().retain(|known| known.id() != command.id());
 
     /// Ends everything the session started and tells who waits.
     async fn end(self, end: End, mut queue: mpsc::Receiver<CommandHandle>) {
-{
+        {
             let mut facts = self.session.facts();
             facts.state = SessionState::Ended;
             facts.foreground = None;
@@ -680,7 +682,7 @@ self.session.history().retain(|known| known.id() != command.id());
         }
         let trees = std::mem::take(&mut self.session.facts().trees);
         let total = kill_all(trees, END_GRACE).await;
-let session = self.session.clone();
+        let session = self.session.clone();
         drop(self);
         if let Some(reply) = end.reply {
             let _ = reply.send(total);

@@ -95,7 +95,7 @@ impl Shell {
             (host.null(), 2),
             (channel.dir().as_fd(), dialect.passed_fd()),
         ];
-        let running = host.start(&program, &fds).await?;
+        let running = host.start_measured(&program, &fds).await?;
         let socket = reactor::watch(socket, Interest::READABLE | Interest::WRITABLE)
             .map_err(|e| ExecError::internal(format!("a shell's socket: {e}")))?;
         let mut shell = Self {
@@ -112,7 +112,7 @@ impl Shell {
         };
         let first = dialect.boot() + &dialect.snapshot(0);
         shell.line.send(&first).await.map_err(system)?;
-let reason = match tokio::time::timeout(BOOT_TIMEOUT, shell.answer(0)).await {
+        let reason = match tokio::time::timeout(BOOT_TIMEOUT, shell.answer(0)).await {
             Ok(Some((_, cwd))) => {
                 if !cwd.is_empty() {
                     shell.cwd = cwd;
@@ -123,7 +123,10 @@ let reason = match tokio::time::timeout(BOOT_TIMEOUT, shell.answer(0)).await {
             Err(_) => "it does not answer like a shell",
         };
         shell.running.live.tree.kill(Duration::ZERO).await;
-        Err(ExecError::ShellNotUsable { shell: shell.path.clone(), reason: reason.to_owned() })
+        Err(ExecError::ShellNotUsable {
+            shell: shell.path.clone(),
+            reason: reason.to_owned(),
+        })
     }
 
     /// Waits for a completion of ours: status and directory. `None` when the shell ended instead.
