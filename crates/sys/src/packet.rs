@@ -1,8 +1,8 @@
-//! Seqpacket sockets that carry descriptors, and two small socket questions.
+//! Seqpacket sockets that carry descriptors, and a question to pipes.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -21,18 +21,6 @@ pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
         SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         None,
     )
-}
-
-/// A connected pair of stream sockets; the first end does not block.
-pub fn stream_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
-    let (ours, theirs) = socketpair(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
-    rustix::io::ioctl_fionbio(&ours, true)?;
-    Ok((ours, theirs))
 }
 
 /// Sends one packet with descriptors.
@@ -83,17 +71,9 @@ pub fn inherited(number: RawFd) -> Option<OwnedFd> {
     Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Whether the peer of a stream socket has read everything we sent.
-#[allow(unsafe_code, reason = "rustix has no SIOCOUTQ")]
-pub fn all_read_by_peer(socket: impl AsFd) -> Result<bool, Errno> {
-    let mut pending: libc::c_int = 0;
-    // SAFETY: SIOCOUTQ (the same number as TIOCOUTQ) stores one int at the given live address.
-    let done = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut pending) };
-    if done == 0 {
-        Ok(pending == 0)
-    } else {
-        Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL))
-    }
+/// Whether everything written to a pipe was read. May be asked of either end.
+pub fn all_read(pipe: impl AsFd) -> Result<bool, Errno> {
+    rustix::io::ioctl_fionread(pipe).map(|pending| pending == 0)
 }
 
 #[cfg(test)]
@@ -117,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn knows_when_the_peer_has_read_all() {
-        let (a, b) = stream_pair().unwrap();
-        assert!(all_read_by_peer(&a).unwrap());
-        rustix::io::write(&a, b"ab").unwrap();
+    fn knows_when_a_pipe_was_read_to_the_end() {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        assert!(all_read(&write).unwrap());
+        rustix::io::write(&write, b"ab").unwrap();
         let mut one = [0; 1];
-        rustix::io::read(&b, &mut one).unwrap();
-        assert!(!all_read_by_peer(&a).unwrap());
-        rustix::io::read(&b, &mut one).unwrap();
-        assert!(all_read_by_peer(&a).unwrap());
+        rustix::io::read(&read, &mut one).unwrap();
+        assert!(!all_read(&write).unwrap());
+        rustix::io::read(&read, &mut one).unwrap();
+        assert!(all_read(&write).unwrap());
     }
 }

@@ -1,23 +1,27 @@
 //! The shell text that drives a session, for bash and for a plain POSIX shell.
 //!
-//! The shell reads lines from a socket that is its standard input, and answers on the same socket
-//! (`>&0`), which no child ever sees: while a command runs, its stdin is another file. All other
-//! traffic goes through a directory of FIFOs and files that the shell holds as fd 31.
+//! The shell reads its script from a pipe, as from a file that grows line by line, and answers on a
+//! second pipe, fd 30. All other traffic goes through a directory of FIFOs and files that it holds
+//! as fd 31. bash keeps all three away from its children.
 //!
 //! ```text
-//! . …/command </dev/null >|…/o 2>|…/e      the user's text, sourced: `declare` stays global,
+//! . …/command >|…/o 2>|…/e                 the user's text, sourced: `declare` stays global,
 //!                                          a syntax error ends with the text
-//! printf 'd SEQ STATUS PWD' >&0            completion, after the shell has closed o and e
-//! . …/dump >|…/sN; printf 's SEQ' >&0      the state, for restore and fork
+//! printf 'd SEQ STATUS PWD' >&30           completion, after the shell has closed o and e
+//! . …/dump >|…/sN && printf 's SEQ' >&30   the state, for restore and fork
 //! ```
+//!
+//! The script is not bash's standard input: bash 5.2 corrupts its memory when a text with an
+//! unterminated `$(` is sourced while the descriptor of its script is redirected.
 //!
 //! Every builtin is called through `builtin`, so that a user's function of the same name is not in
 //! the way; every file is opened with `>|`, so that `noclobber` is not either.
 
 /// Number of the session directory's descriptor in the shell.
-pub(super) const DIR_FD: i32 = 31;
-/// Where bash gets it first, to be moved with close-on-exec set.
-pub(super) const INHERITED_FD: i32 = 40;
+const DIR_FD: i32 = 31;
+/// Where bash gets its descriptors first: directory, answers, script. The first two are moved with
+/// close-on-exec set, the last it opens anew by itself.
+const INHERITED_FDS: [i32; 3] = [40, 41, 42];
 
 /// Path of a file of the session directory as the shell sees it.
 macro_rules! at {
@@ -104,7 +108,7 @@ impl Dialect {
             Self::Posix => &[
                 "after exit only exported variables, aliases, umask and the working directory are restored, and a fork or a process from this session starts with only those",
                 "an interrupt that meets a loop of builtins has to replace the shell",
-                "programs inherit descriptor 31, a directory they can neither list nor write",
+                "programs inherit descriptor 31, a directory they can neither list nor write, and descriptor 9, on which the shell answers",
             ],
         }
     }
@@ -112,16 +116,24 @@ impl Dialect {
     /// Arguments of the shell.
     pub(super) fn arguments(self) -> &'static [&'static str] {
         match self {
-            Self::Bash => &["bash", "--norc", "--noprofile", "-s"],
-            Self::Posix => &["sh", "-s"],
+            Self::Bash => &["bash", "--norc", "--noprofile", "/proc/self/fd/42"],
+            Self::Posix => &["sh", "/proc/self/fd/42"],
         }
     }
 
-    /// The number under which the directory is passed.
-    pub(super) fn passed_fd(self) -> i32 {
+    /// The numbers under which directory, answers and script are passed.
+    pub(super) fn passed_fds(self) -> [i32; 3] {
         match self {
-            Self::Bash => INHERITED_FD,
-            Self::Posix => DIR_FD,
+            Self::Bash => INHERITED_FDS,
+            Self::Posix => [DIR_FD, 9, 42],
+        }
+    }
+
+    /// Where answers go. A POSIX shell knows descriptors of one digit only.
+    fn answers(self) -> &'static str {
+        match self {
+            Self::Bash => "30",
+            Self::Posix => "9",
         }
     }
 
@@ -140,7 +152,8 @@ impl Dialect {
     pub(super) fn boot(self) -> String {
         match self {
             Self::Bash => format!(
-                "{{ exec {DIR_FD}<&10; }} {INHERITED_FD}<&-;exec {INHERITED_FD}<&-;\
+                "{{ exec 31<&10; }} 40<&-;{{ exec 30>&10; }} 41>&-;exec 40<&- 41>&- 42<&-;\
+                 BASH_ARGV0=bash;\
                  trap '{BASH_INTERRUPT}' RTMAX INT;trap '{BASH_EXIT}' EXIT\n{}",
                 self.completion(0)
             ),
@@ -170,11 +183,12 @@ impl Dialect {
         listed.starts_with(&quoted(BASH_INTERRUPT)) || listed.starts_with(&quoted(BASH_EXIT))
     }
 
-    /// Reports status and directory. Short, because bash reads a socket byte by byte.
+    /// Reports status and directory. Short, because bash reads a pipe byte by byte.
     pub(super) fn completion(self, seq: u64) -> String {
         format!(
-            "{}printf '%s\\0' d{seq} $? \"${{PWD-}}\">&0\n",
-            self.builtin()
+            "{}printf '%s\\0' d{seq} $? \"${{PWD-}}\">&{}\n",
+            self.builtin(),
+            self.answers()
         )
     }
 
@@ -183,16 +197,21 @@ impl Dialect {
         let b = self.builtin();
         // Reported only when it is there: the shell may have lost our directory.
         format!(
-            "{b}. {} >|{}{}&&{b}printf 's{seq}\\0'>&0\n",
+            "{b}. {} >|{}{}&&{b}printf 's{seq}\\0'>&{}\n",
             at!("dump"),
             at!("s"),
-            seq % 2
+            seq % 2,
+            self.answers()
         )
     }
 
     /// Runs the user's text and reports its completion.
     pub(super) fn command(self, seq: u64, last_status: i32, has_stdin: bool) -> String {
-        let stdin = if has_stdin { at!("i") } else { "/dev/null" };
+        let stdin = if has_stdin {
+            concat!(" <", at!("i"))
+        } else {
+            ""
+        };
         let b = self.builtin();
         // `$?` of the command before, which our own lines have overwritten. A shell with `errexit`
         // would take it for a failure.
@@ -201,7 +220,7 @@ impl Dialect {
             _ => format!("case $- in *e*);;*){b}. {};esac\n", at!("q")),
         };
         format!(
-            "{status}{b}. {} <{stdin} >|{} 2>|{}\n{}",
+            "{status}{b}. {}{stdin} >|{} 2>|{}\n{}",
             at!("command"),
             at!("o"),
             at!("e"),

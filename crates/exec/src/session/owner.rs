@@ -196,6 +196,7 @@ impl Owner {
                         let mut facts = self.session.facts();
                         facts.state = SessionState::Idle;
                         facts.foreground = None;
+                        facts.commands -= 1;
                     }
                     self.session
                         .history()

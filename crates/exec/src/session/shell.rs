@@ -1,4 +1,4 @@
-//! A shell that takes commands: the process, the socket to it, and its directory.
+//! A shell that takes commands: the process, the pipes to it, and its directory.
 //!
 //! Owns the conversation, not the queue or the record: it sends lines, reads messages, opens the
 //! output of one command. Held ready by a pool, then owned by one session until it ends.
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::process::Uid;
 use sandshell_sys::{packet, reactor};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -16,7 +17,7 @@ use super::channel::{Channel, ChannelRoot};
 use super::dialect::Dialect;
 use super::snapshot::Snapshot;
 use crate::ExecError;
-use crate::host::{Host, Program, Running};
+use crate::host::{self, Host, Program, Running};
 use crate::pool::Member;
 use crate::process::Pump;
 
@@ -43,7 +44,8 @@ pub(crate) struct Shell {
 /// The conversation with the shell.
 #[derive(Debug)]
 pub(super) struct Line {
-    socket: AsyncFd<OwnedFd>,
+    script: AsyncFd<OwnedFd>,
+    answers: AsyncFd<OwnedFd>,
     incoming: Vec<u8>,
     /// The last whole state it saved, as the number of the command it belongs to.
     saved: Option<u64>,
@@ -88,16 +90,30 @@ impl Shell {
             .filter_map(|a| std::ffi::CString::new(*a).ok())
             .collect();
         let channel = Channel::new(root, dialect).map_err(system)?;
-        let (socket, theirs) = packet::stream_pair().map_err(system)?;
-        let fds = [
-            (theirs.as_fd(), 0),
+        let (script_theirs, script) = host::input_pipe()?;
+        let (answers, answers_theirs) = host::output_pipe()?;
+        if let Some(identity) = &program.identity {
+            // The shell opens its script by name, which asks for the rights of its user.
+            let owner = Some(Uid::from_raw(identity.uid));
+            rustix::fs::fchown(&script_theirs, owner, None).map_err(system)?;
+        }
+        let [dir_fd, answers_fd, script_fd] = dialect.passed_fds();
+        let mut fds = [
+            (host.null(), 0),
             (host.null(), 1),
             (host.null(), 2),
-            (channel.dir().as_fd(), dialect.passed_fd()),
+            (channel.dir().as_fd(), dir_fd),
+            (answers_theirs.as_fd(), answers_fd),
+            (script_theirs.as_fd(), script_fd),
         ];
+        fds.sort_unstable_by_key(|(_, number)| *number);
         let running = host.start_measured(&program, &fds).await?;
-        let socket = reactor::watch(socket, Interest::READABLE | Interest::WRITABLE)
-            .map_err(|e| ExecError::internal(format!("a shell's socket: {e}")))?;
+        let watched = |fd, interest| {
+            reactor::watch(fd, interest)
+                .map_err(|e| ExecError::internal(format!("a shell's pipes: {e}")))
+        };
+        let script = watched(script, Interest::WRITABLE)?;
+        let answers = watched(answers, Interest::READABLE)?;
         let mut shell = Self {
             running,
             channel,
@@ -105,7 +121,8 @@ impl Shell {
             path,
             cwd: program.cwd.clone(),
             line: Line {
-                socket,
+                script,
+                answers,
                 incoming: Vec::new(),
                 saved: None,
             },
@@ -177,12 +194,12 @@ impl Shell {
 }
 
 impl Line {
-    /// Sends lines. They are short and the socket is roomy, so this hardly ever waits.
+    /// Sends lines. They are short and the pipe is roomy, so this hardly ever waits.
     pub(super) async fn send(&self, lines: &str) -> Result<(), Errno> {
         let mut rest = lines.as_bytes();
         while !rest.is_empty() {
             let sent = self
-                .socket
+                .script
                 .async_io(Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, rest)?))
                 .await;
             match sent {
@@ -205,7 +222,7 @@ impl Line {
                 return message;
             }
             let mut buffer = [0; 1024];
-            let read = match self.socket.readable().await {
+            let read = match self.answers.readable().await {
                 // Inside `try_io`, so that an edge between the read and the clearing is not lost.
                 Ok(mut ready) => {
                     ready.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), &mut buffer)?))
@@ -228,7 +245,7 @@ impl Line {
     /// After its end: takes in the messages it sent before.
     pub(super) fn last_words(&mut self) -> Vec<Message> {
         let mut buffer = [0; 4096];
-        while let Ok(n @ 1..) = rustix::io::read(self.socket.get_ref(), &mut buffer) {
+        while let Ok(n @ 1..) = rustix::io::read(self.answers.get_ref(), &mut buffer) {
             self.incoming
                 .extend_from_slice(buffer.get(..n).unwrap_or_default());
         }
@@ -236,7 +253,7 @@ impl Line {
     }
 
     /// Takes one whole message off what was read. Whatever is not one is skipped: a command can
-    /// write to this socket only by going out of its way, and harms only its own session.
+    /// write to this pipe only by going out of its way, and harms only its own session.
     fn parse(&mut self) -> Option<Message> {
         loop {
             let fields: Vec<&[u8]> = self.incoming.splitn(4, |b| *b == 0).collect();
@@ -283,7 +300,7 @@ impl Line {
     /// Whether the shell has taken every line we sent. While a command runs, the line after it is
     /// still unread; all read and no completion means that the completion is lost.
     pub(super) fn has_read_everything(&self) -> bool {
-        packet::all_read_by_peer(self.socket.get_ref()).unwrap_or(false)
+        packet::all_read(self.script.get_ref()).unwrap_or(false)
     }
 
     /// Number of the command whose state is saved.
