@@ -180,6 +180,7 @@ impl Executor {
                 program,
                 running,
                 pump,
+                text,
                 ..
             } = shell;
             let birth = process::Birth {
@@ -190,6 +191,7 @@ impl Executor {
                 program,
                 running,
                 pump,
+                told: Some(text),
                 stdin: None,
                 first_input: Bytes::new(),
             };
@@ -210,6 +212,7 @@ impl Executor {
             program,
             running,
             pump,
+            told: None,
             stdin,
             first_input,
         };
@@ -220,34 +223,20 @@ impl Executor {
     async fn settle_program(&self, spec: &ProcessRequest) -> Result<Program, ExecError> {
         let host = &self.0.host;
         let account = host.account(spec.user.as_deref())?;
-        let (cwd, env, limits) = (spec.cwd.as_deref(), &spec.env, spec.limits.as_ref());
         if let Some(argv) = &spec.argv {
-            return host.program(argv, &account, cwd, env, limits);
+            let cwd = spec.cwd.as_deref();
+            return host.program(argv, &account, cwd, &spec.env, spec.limits.as_ref());
         }
         let text = spec.command.clone().unwrap_or_default();
         let state = match &spec.session {
             Some(id) => Some(self.session(id.as_str())?.snapshot().await?),
             None => None,
         };
-        let shell = host.shell(spec.shell.as_deref())?;
-        let name = shell.file_name().map_or_else(
-            || "sh".to_owned(),
-            |name| name.to_string_lossy().into_owned(),
-        );
-        let argv = match &state {
-            // `--` keeps a text that starts with a dash from being taken for an option.
-            None => vec![name, "-c".to_owned(), "--".to_owned(), text.clone()],
-            Some(_) => vec![name, "-c".to_owned(), FROM_STATE.to_owned()],
+        let Some(state) = state else {
+            return host.command(&text, spec);
         };
-        // `cwd` is entered by the state's own script, after its own directory.
-        let mut program = host.program(&argv, &account, cwd, env, limits)?;
-        program.name = shell.to_string_lossy().into_owned();
-        program.paths = std::ffi::CString::new(shell.as_os_str().as_encoded_bytes())
-            .into_iter()
-            .collect();
-        if let Some(state) = state {
-            add_state(&mut program, &state, spec, &text)?;
-        }
+        let mut program = host.command(FROM_STATE, spec)?;
+        add_state(&mut program, &state, spec, &text)?;
         Ok(program)
     }
 

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use sandshell_isolate::protocol::{Exit, SpawnRequest};
 use sandshell_sys::spawn::{Identity, Rlimit};
-use sandshell_types::{Env, Limits};
+use sandshell_types::{Env, Limits, ProcessRequest};
 use tokio::sync::oneshot;
 
 use crate::account::Account;
@@ -158,6 +158,25 @@ impl Host {
             rlimits: rlimits(limits),
             files: Vec::new(),
         })
+    }
+
+    /// Settles the program that runs a shell text.
+    pub(crate) fn command(&self, text: &str, spec: &ProcessRequest) -> Result<Program, ExecError> {
+        let account = self.account(spec.user.as_deref())?;
+        let shell = self.shell(spec.shell.as_deref())?;
+        let name = shell.file_name().map_or_else(
+            || "sh".to_owned(),
+            |name| name.to_string_lossy().into_owned(),
+        );
+        // `--` keeps a text that starts with a dash from being taken for an option.
+        let argv = [name, "-c".to_owned(), "--".to_owned(), text.to_owned()];
+        let (cwd, limits) = (spec.cwd.as_deref(), spec.limits.as_ref());
+        let mut program = self.program(&argv, &account, cwd, &spec.env, limits)?;
+        program.name = shell.to_string_lossy().into_owned();
+        program.paths = CString::new(shell.as_os_str().as_encoded_bytes())
+            .into_iter()
+            .collect();
+        Ok(program)
     }
 
     /// Starts a program with these descriptors: (ours, number there).

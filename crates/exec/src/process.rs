@@ -106,6 +106,8 @@ pub(crate) struct Birth {
     pub(crate) program: Program,
     pub(crate) running: Running,
     pub(crate) pump: Pump,
+    /// For a shell that was waiting: the text it was told, to see whether it was read.
+    pub(crate) told: Option<std::os::fd::OwnedFd>,
     /// Our end of its standard input, where it has one.
     pub(crate) stdin: Option<std::os::fd::OwnedFd>,
     pub(crate) first_input: Bytes,
@@ -193,6 +195,7 @@ impl ProcessHandle {
             processes,
             process.clone(),
             birth.program,
+            birth.told,
             birth.running,
             birth.pump,
         ));
@@ -384,6 +387,7 @@ async fn run(
     processes: std::sync::Weak<Processes>,
     process: Arc<Process>,
     program: Program,
+    mut told: Option<std::os::fd::OwnedFd>,
     mut running: Running,
     mut pump: Pump,
 ) {
@@ -397,6 +401,15 @@ async fn run(
         let live = running.live.clone();
         let began = Instant::now();
         let exit = supervise(&process, &mut running, &mut pump, &mut deadline).await;
+        if let Some(text) = told.take()
+            && matches!(exit, Exit::Signal(_))
+            && rustix::fs::tell(&text) == Ok(0)
+            && !process.stopping.load(Ordering::Acquire)
+            && let Some(again) = start_fresh(&host, &process).await
+        {
+            (running, pump) = again;
+            continue;
+        }
         if !wants_restart(&process, policy, exit) {
             finish(&process, &live, exit);
             // Whoever waits for the result goes first; cleaning up can wait.
@@ -432,6 +445,18 @@ async fn run(
     if let Some(processes) = processes.upgrade() {
         processes.finished(id);
     }
+}
+
+/// A waiting shell was killed before it read its text, so nothing of it ran: a fresh one runs it.
+async fn start_fresh(host: &Host, process: &Process) -> Option<(Running, Pump)> {
+    let text = process.spec.command.as_deref().unwrap_or_default();
+    let program = host.command(text, &process.spec).ok()?;
+    let (running, pump, _) = start_with_pipes(host, &program, false).await.ok()?;
+    let mut facts = process.facts();
+    facts.pid = running.pid;
+    facts.live = Some(running.live.clone());
+    drop(facts);
+    Some((running, pump))
 }
 
 /// Pumps output until the program has ended and all it wrote is in the log.

@@ -40,7 +40,8 @@ pub(crate) struct ExecShell {
     pub(crate) running: Running,
     pub(crate) pump: Pump,
     gate: OwnedFd,
-    text: OwnedFd,
+    /// Shared with the shell, offset included: where it stands is how far it was read.
+    pub(crate) text: OwnedFd,
 }
 
 impl Member for ExecShell {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sandshell_isolate::protocol::Exit;
-use sandshell_types::{CommandId, Encoded, Env, KillReply, SessionState};
+use sandshell_types::{CommandId, Encoded, Env, KillReply, SessionState, Truncate};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -24,6 +24,7 @@ use super::snapshot::Snapshot;
 use super::{Control, Session};
 use crate::ExecError;
 use crate::executor::fresh_shell;
+use crate::output::Stream;
 use crate::pool::Pool;
 use crate::process::{Pump, kill_all};
 use crate::shell_text::leaves_state_alone;
@@ -207,10 +208,7 @@ impl Owner {
                 Err(error) if last_try => {
                     // The command did not run: say so on its stderr, as a shell would.
                     let text = format!("sandshell: {error}\n");
-                    command
-                        .log()
-                        .append(crate::output::Stream::Stderr, text.as_bytes())
-                        .await;
+                    command.log().append(Stream::Stderr, text.as_bytes()).await;
                     self.publish(
                         command,
                         Exit::Code(125),
@@ -411,6 +409,16 @@ impl Owner {
                     tracing::warn!(session = %self.session.id, "a shell died after a command");
                 }
                 answer(&mut run, command);
+                if status == 2
+                    && leaves_bash_broken(command).await
+                    && let Err(error) = self.replace_shell().await
+                {
+                    let reason = format!("its shell could not be replaced: {error}");
+                    return Some(End {
+                        reason,
+                        reply: None,
+                    });
+                }
                 let changes = std::mem::take(&mut run.environment);
                 if !changes.is_empty() {
                     let _ = self.apply_environment(&changes).await;
@@ -551,6 +559,13 @@ impl Owner {
     async fn kill_shell(&mut self) {
         let _ = sandshell_sys::signal::send(&self.shell.running.live.pidfd, 9);
         let _ = crate::tree::ended(&self.shell.running.live.pidfd).await;
+    }
+
+    /// Has another shell take over from one that still runs.
+    async fn replace_shell(&mut self) -> Result<(), ExecError> {
+        self.wait_until_saved().await;
+        self.kill_shell().await;
+        self.restore().await
     }
 
     /// Takes another shell and gives it the state of the one that ended.
@@ -722,6 +737,21 @@ struct Run {
     after: String,
     /// Changes that arrived meanwhile.
     environment: Env,
+}
+
+/// Whether a command ended in a way after which bash 5.2 aborts sooner or later: a `$(` without its
+/// end, met in a sourced text, corrupts its memory. Can go when no bash before 5.3 is supported.
+async fn leaves_bash_broken(command: &CommandHandle) -> bool {
+    const MESSAGE: &[u8] = b"unexpected EOF while looking for matching `)'";
+    let tail = command
+        .log()
+        .excerpt(Stream::Stderr, 1024, Truncate::Head)
+        .await;
+    tail.is_ok_and(|tail| {
+        tail.bytes
+            .windows(MESSAGE.len())
+            .any(|window| window == MESSAGE)
+    })
 }
 
 fn answer(run: &mut Run, command: &CommandHandle) {
