@@ -502,7 +502,11 @@ fn finish(process: &Process, live: &Live, exit: Exit) {
         facts.exit = Some(exit);
         facts.ended_at = Some(Timestamp::now());
         facts.duration = facts.started.elapsed();
-        facts.left_running = live.tree.alive().len() as u32;
+        facts.left_running = if live.tree.is_empty() {
+            0
+        } else {
+            live.tree.alive().len() as u32
+        };
     }
     process.log.end();
     process.over.send_replace(true);
@@ -515,7 +519,11 @@ async fn leftovers(mut pump: Pump, live: &Live, log: &OutputLog) {
             pump.transfer(stream, log).await;
         }
     };
-    tokio::join!(pumping, live.tree.empty());
+    if live.tree.is_empty() {
+        pumping.await;
+    } else {
+        tokio::join!(pumping, live.tree.empty());
+    }
 }
 
 /// Kills several trees as one.

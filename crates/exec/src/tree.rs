@@ -123,6 +123,7 @@ impl Place {
                 group: Some(group),
                 stock: self.stock.clone(),
                 killed: AtomicBool::new(false),
+                empty: AtomicBool::new(false),
             }),
             (None, Some(pidfd)) => {
                 let pid = procfs::pid_of(&pidfd).unwrap_or(-1);
@@ -136,16 +137,16 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(group) = self.group.take() {
-            give_back(group, &self.stock);
+            give_back(group, &self.stock, true);
         }
     }
 }
 
 /// Keeps an empty group for the next tree, or removes it. One that still lives stays; it goes with
 /// the nursery's own.
-fn give_back(group: Group, stock: &Mutex<Vec<Group>>) {
+fn give_back(group: Group, stock: &Mutex<Vec<Group>>, known_empty: bool) {
     let mut stock = stock.lock().unwrap_or_else(PoisonError::into_inner);
-    if stock.len() < STOCK && !group.is_populated() {
+    if stock.len() < STOCK && (known_empty || !group.is_populated()) {
         stock.push(group);
     } else {
         let _ = group.remove();
@@ -159,6 +160,8 @@ pub(crate) struct Held {
     group: Option<Group>,
     stock: Arc<Mutex<Vec<Group>>>,
     killed: AtomicBool,
+    /// Seen to be empty after its program had ended, which is for good.
+    empty: AtomicBool,
 }
 
 impl Held {
@@ -175,7 +178,7 @@ impl Drop for Held {
         if self.killed.load(Ordering::Acquire) {
             let _ = group.remove();
         } else {
-            give_back(group, &self.stock);
+            give_back(group, &self.stock, self.empty.load(Ordering::Acquire));
         }
     }
 }
@@ -211,6 +214,22 @@ impl Tree {
             .into_iter()
             .filter(|pid| procfs::stat(*pid).is_some_and(|s| !matches!(s.state, 'Z' | 'X')))
             .collect()
+    }
+
+    /// Whether it is known to be empty now, without waiting.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Group(held) => {
+                let empty = held
+                    .group
+                    .as_ref()
+                    .is_none_or(|group| !group.is_populated());
+                held.empty.store(empty, Ordering::Release);
+                empty
+            }
+            Self::Keeper { .. } => false,
+            Self::Gone => true,
+        }
     }
 
     /// Sends a signal to each member; says how many got it.
@@ -249,7 +268,16 @@ impl Tree {
 
     /// TERM, grace, KILL for the whole tree. Returns when it is gone, or says what is not.
     pub(crate) async fn kill(&self, grace: Duration) -> KillReply {
-        let before = self.alive().len() as u32;
+        if grace.is_zero()
+            && let Self::Group(held) = self
+            && let Some(group) = &held.group
+        {
+            // First of all, so that a fork bomb leaves us the processor to do the rest. A frozen
+            // group is not used again.
+            held.killed.store(true, Ordering::Release);
+            let _ = group.freeze();
+        }
+        let before = self.members().len() as u32;
         let reply = |method: &str| KillReply {
             method: method.to_owned(),
             killed: before,

@@ -26,18 +26,29 @@ pub fn pin(pid: i32) -> Result<OwnedFd, Errno> {
 
 /// Children of a process (of all its threads). Empty when it is gone.
 pub fn children(pid: i32) -> Vec<i32> {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Vec::new();
+    let of_thread = |thread: &str| -> Vec<i32> {
+        fs::read_to_string(format!("/proc/{pid}/task/{thread}/children"))
+            .unwrap_or_default()
+            .split_whitespace()
+            .filter_map(|child| child.parse().ok())
+            .collect()
     };
-    threads
-        .flatten()
-        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
-        .flat_map(|list| {
-            list.split_whitespace()
-                .filter_map(|p| p.parse().ok())
-                .collect::<Vec<i32>>()
-        })
-        .collect()
+    let main = pid.to_string();
+    let mut found = of_thread(&main);
+    // The link count of the directory tells of other threads without reading it.
+    let single = fs::metadata(format!("/proc/{pid}/task"))
+        .is_ok_and(|task| std::os::unix::fs::MetadataExt::nlink(&task) <= 3);
+    if !single && let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) {
+        for thread in threads.flatten() {
+            let name = thread.file_name();
+            if let Some(name) = name.to_str()
+                && name != main
+            {
+                found.extend(of_thread(name));
+            }
+        }
+    }
+    found
 }
 
 /// Everything below a process, parents before children, without the process itself.

@@ -88,15 +88,14 @@ impl Interrupt {
     }
 
     fn act(&mut self, live: &Live) {
+        if self.stage == Stage::Int {
+            // The shell first: its trap is pending when the child it waits for ends.
+            let _ = signal::send(&live.pidfd, signal::interrupt_signal());
+        }
         let shell = procfs::pid_of(&live.pidfd);
         let children = shell.map(foreground).unwrap_or_default();
         match self.stage {
-            Stage::Int => {
-                // The shell first: its trap is pending when the child it waits for ends.
-                let _ = signal::send(&live.pidfd, signal::interrupt_signal());
-                signal_each(&children, &[SIGINT, SIGCONT]);
-            }
-            Stage::IntAgain => signal_each(&children, &[SIGINT, SIGCONT]),
+            Stage::Int | Stage::IntAgain => signal_each(&children, &[SIGINT, SIGCONT]),
             Stage::Term => signal_each(&children, &[SIGTERM, SIGCONT]),
             Stage::Kill => signal_each(&children, &[SIGKILL]),
             Stage::ShellKilled => {

@@ -33,6 +33,9 @@ use crate::shell_text::leaves_state_alone;
 /// system call on the socket.
 const WATCHDOG: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 
+/// A shell that has closed a command's output reports its completion within about this time.
+const LINGER: Duration = Duration::from_micros(60);
+
 /// TERM to KILL when a session ends.
 const END_GRACE: Duration = Duration::from_millis(100);
 
@@ -344,7 +347,12 @@ impl Owner {
                     }
                     _ => {}
                 },
-                stream = pump.ready() => pump.transfer(stream, command.log()).await,
+                stream = pump.ready() => {
+                    pump.transfer(stream, command.log()).await;
+                    if pump.is_closed() {
+                        self.shell.line.linger(LINGER);
+                    }
+                }
                 exit = &mut self.shell.running.exit => {
                     break Over::Exited(exit.unwrap_or(Exit::Signal(9)));
                 }

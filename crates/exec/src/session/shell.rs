@@ -297,6 +297,17 @@ impl Line {
         }
     }
 
+    /// Looks for the next message for a moment instead of going to sleep, for when it is known to be
+    /// on its way: sleeping and being woken would take longer.
+    pub(super) fn linger(&self, time: Duration) {
+        let until = std::time::Instant::now() + time;
+        while packet::all_read(self.answers.get_ref()).unwrap_or(false)
+            && std::time::Instant::now() < until
+        {
+            std::thread::yield_now();
+        }
+    }
+
     /// Whether the shell has taken every line we sent. While a command runs, the line after it is
     /// still unread; all read and no completion means that the completion is lost.
     pub(super) fn has_read_everything(&self) -> bool {
