@@ -18,7 +18,7 @@ use sandshell_sys::cgroup::Group;
 use sandshell_sys::{procfs, reactor, signal};
 use sandshell_types::{KillReply, Survivor};
 use tokio::io::Interest;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 const SIGCONT: i32 = 18;
 const SIGKILL: i32 = 9;
@@ -27,6 +27,13 @@ const SIGTERM: i32 = 15;
 /// How long a killed tree may take to disappear before what is left is called a survivor. Only
 /// uninterruptible sleep in the kernel takes longer than milliseconds.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// When a tree that was told to end is looked at again for members it did not have then.
+const TERM_AGAIN: [Duration; 3] = [
+    Duration::from_millis(20),
+    Duration::from_millis(100),
+    Duration::from_millis(500),
+];
 
 /// Pause between two walks of a tree that is being killed without a group.
 const WALK_PAUSE: Duration = Duration::from_millis(5);
@@ -234,11 +241,16 @@ impl Tree {
 
     /// Sends a signal to each member; says how many got it.
     pub(crate) fn signal(&self, number: i32) -> u32 {
+        self.signal_only(number, |_| true)
+    }
+
+    fn signal_only(&self, number: i32, mut wanted: impl FnMut(i32) -> bool) -> u32 {
         // Pinned first, then checked to be members still: a pid that a stranger took over before
         // it was pinned is no member any more, so a stranger is never hit.
         let pinned: Vec<(i32, OwnedFd)> = self
             .members()
             .into_iter()
+            .filter(|pid| wanted(*pid))
             .filter_map(|pid| Some((pid, procfs::pin(pid).ok()?)))
             .collect();
         if pinned.is_empty() {
@@ -286,13 +298,8 @@ impl Tree {
         if before == 0 {
             return reply("already_ended");
         }
-        if !grace.is_zero() {
-            self.signal(SIGTERM);
-            // A stopped process acts on TERM only once it runs again.
-            self.signal(SIGCONT);
-            if timeout(grace, self.empty()).await.is_ok() {
-                return reply("term");
-            }
+        if !grace.is_zero() && self.end_gently(grace).await {
+            return reply("term");
         }
         let (method, gone) = match self {
             Self::Group(held) => {
@@ -327,6 +334,23 @@ impl Tree {
                 .collect();
         }
         reply
+    }
+
+    /// TERM for every member, also for those born while the others were being told. Says whether
+    /// the tree is empty within the time.
+    async fn end_gently(&self, grace: Duration) -> bool {
+        let deadline = tokio::time::Instant::now() + grace;
+        let mut told = HashSet::new();
+        for look_again in TERM_AGAIN {
+            self.signal_only(SIGTERM, |pid| told.insert(pid));
+            // A stopped process acts on TERM only once it runs again.
+            self.signal(SIGCONT);
+            let until = deadline.min(tokio::time::Instant::now() + look_again);
+            if timeout_at(until, self.empty()).await.is_ok() {
+                return true;
+            }
+        }
+        timeout_at(deadline, self.empty()).await.is_ok()
     }
 
     /// Without a group: stop and kill what is found, until nothing is. The pause is needed because
