@@ -141,7 +141,7 @@ async fn read(mut body: Body) -> Result<Bytes, ApiError> {
 
 /// Reads on without keeping anything, for a while: a client that is still sending would take a
 /// connection closed under it for a failure and never see the answer.
-async fn discard(mut body: Body) {
+pub(crate) async fn discard(mut body: Body) {
     let reading = async {
         let mut read = 0;
         while read < DISCARD_LIMIT

@@ -17,7 +17,7 @@ use super::document::{ChangeProblems, OutputProblems, ReadProblems, StartProblem
 use super::output::{self, OutputQuery, RawBytes, Source};
 use super::paging::{PageQuery, page};
 use super::{AgentState, Nothing, created};
-use crate::extract::{Json, OptionalJson, Path, Query, next_data};
+use crate::extract::{Json, OptionalJson, Path, Query, discard, next_data};
 use crate::problem::ApiError;
 use crate::server::to_the_end;
 
@@ -198,15 +198,30 @@ pub(crate) async fn write_stdin(
     mut body: Body,
 ) -> Result<axum::Json<StdinReply>, ApiError> {
     let process = agent.executor.process(&id)?;
-    let first = next_data(&mut body).await?.unwrap_or_else(Bytes::new);
-    let mut next = query.offset.map(|offset| offset + first.len() as u64);
-    let mut offset = process.write_stdin(query.offset, first).await?;
-    while let Some(data) = next_data(&mut body).await? {
+    match feed(&process, query.offset, &mut body).await {
+        Ok(offset) => Ok(axum::Json(StdinReply { offset })),
+        Err(error) => {
+            discard(body).await;
+            Err(error)
+        }
+    }
+}
+
+/// Writes a body piece by piece; each piece says where it belongs, so that a repeat is known as one.
+async fn feed(
+    process: &ProcessHandle,
+    start: Option<u64>,
+    body: &mut Body,
+) -> Result<u64, ApiError> {
+    let first = next_data(body).await?.unwrap_or_else(Bytes::new);
+    let mut next = start.map(|offset| offset + first.len() as u64);
+    let mut offset = process.write_stdin(start, first).await?;
+    while let Some(data) = next_data(body).await? {
         let length = data.len() as u64;
         offset = process.write_stdin(next, data).await?;
         next = next.map(|at| at + length);
     }
-    Ok(axum::Json(StdinReply { offset }))
+    Ok(offset)
 }
 
 /// Close the standard input.
