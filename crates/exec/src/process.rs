@@ -161,6 +161,7 @@ impl ProcessHandle {
             LogLimits { cap, keep_head },
         );
         let keep_open = birth.spec.stdin_open;
+        let has_stdin = birth.stdin.is_some();
         let process = Arc::new(Process {
             id: birth.id,
             kind: birth.kind,
@@ -187,7 +188,7 @@ impl ProcessHandle {
             stop: Notify::new(),
             over: watch::Sender::new(false),
         });
-        if !birth.first_input.is_empty() || !keep_open {
+        if has_stdin && (!birth.first_input.is_empty() || !keep_open) {
             tokio::spawn(feed(process.clone(), birth.first_input, keep_open));
         }
         tokio::spawn(run(

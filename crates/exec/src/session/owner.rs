@@ -7,6 +7,8 @@
 //!  └── end wish, idle timeout, lifetime, cannot be restored ──► ended
 //! ```
 
+mod upkeep;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,11 +25,9 @@ use super::shell::{Message, Shell};
 use super::snapshot::Snapshot;
 use super::{Control, Session};
 use crate::ExecError;
-use crate::executor::fresh_shell;
 use crate::output::Stream;
 use crate::pool::Pool;
 use crate::process::{Pump, kill_all};
-use crate::shell_text::leaves_state_alone;
 
 /// When the watchdog first looks for a lost completion, and how often after that. A look is one
 /// system call on the socket.
@@ -303,22 +303,6 @@ impl Owner {
         })
     }
 
-    /// Whether the saved state will still hold after this text, so that saving again can be spared.
-    fn stays_as_saved(&mut self, text: &str) -> bool {
-        let saved = self.shell.line.saved();
-        if saved != Some(self.saves) || !leaves_state_alone(text) {
-            return false;
-        }
-        match self.plain {
-            Some((number, plain)) if number == self.saves => plain,
-            _ => {
-                let plain = self.shell.snapshot().is_some_and(|state| state.is_plain());
-                self.plain = Some((self.saves, plain));
-                plain
-            }
-        }
-    }
-
     /// Moves output and answers wishes until the command is over.
     async fn attend(
         &mut self,
@@ -511,185 +495,6 @@ impl Owner {
             session: after,
             duration: Duration::ZERO,
         });
-    }
-
-    /// A child left behind holds the output: it keeps that pipe, as the command's late output, and
-    /// the next command gets fresh ones.
-    fn keep_late_output(&self, command: &CommandHandle, run: &mut Run) {
-        let Some(mut pump) = run.pump.take() else {
-            return;
-        };
-        if pump.is_closed() {
-            return;
-        }
-        if let Err(errno) = self.shell.channel.rotate() {
-            tracing::warn!(%errno, session = %self.session.id, "cannot make fresh output channels");
-        }
-        let session = self.session.clone();
-        let late = command
-            .late_log_or(|| session.log(&format!("{}.{}.late", session.id, command.id()), 0));
-        let command = command.clone();
-        tokio::spawn(async move {
-            while let Some(stream) = pump.ready_or_closed().await {
-                pump.transfer(stream, &late).await;
-            }
-            late.end();
-            drop(command);
-        });
-    }
-
-    /// Puts back what the interrupt trap overwrote and what held for the command only, then saves
-    /// the state.
-    async fn tidy(&mut self, run: &Run) -> Result<(), ExecError> {
-        if run.interrupt.is_none() && run.after.is_empty() {
-            return Ok(());
-        }
-        let system = |errno| ExecError::system("cannot reach the shell", errno);
-        let dialect = self.shell.dialect;
-        let mut lines = String::new();
-        if run.interrupt.is_some() {
-            let noted = self.shell.channel.read("t").unwrap_or_default();
-            let script = dialect.after_interrupt(&String::from_utf8_lossy(&noted));
-            self.shell
-                .channel
-                .write("u", script.as_bytes())
-                .map_err(system)?;
-            self.shell.channel.write("t", b"").map_err(system)?;
-            lines.push_str(dialect.end_interrupt());
-            lines.push_str(&dialect.source("u"));
-        }
-        lines.push_str(&run.after);
-        self.shell.line.send(&lines).await.map_err(system)?;
-        self.save().await
-    }
-
-    /// Ends the shell, if it has not ended already, and waits until it is gone.
-    async fn kill_shell(&mut self) {
-        let _ = sandshell_sys::signal::send(&self.shell.running.live.pidfd, 9);
-        let _ = crate::tree::ended(&self.shell.running.live.pidfd).await;
-    }
-
-    /// Has another shell take over from one that still runs.
-    async fn replace_shell(&mut self) -> Result<(), ExecError> {
-        self.wait_until_saved().await;
-        self.kill_shell().await;
-        self.restore().await
-    }
-
-    /// Takes another shell and gives it the state of the one that ended.
-    async fn restore(&mut self) -> Result<(), ExecError> {
-        let _ = self.shell.line.last_words();
-        let state = self.shell.exit_snapshot().or_else(|| self.shell.snapshot());
-        let session = &self.session;
-        let fresh = fresh_shell(&session.host, &session.spec, &self.root, &self.pool).await?;
-        let former = std::mem::replace(&mut self.shell, fresh);
-        {
-            let mut facts = self.session.facts();
-            facts.trees.retain(|live| !live.tree.members().is_empty());
-            facts.trees.push(self.shell.running.live.clone());
-            facts.pid = self.shell.running.pid;
-            facts.restores += 1;
-        }
-        drop(former);
-        self.last_status = 0;
-        self.seq = 0;
-        self.saves = 0;
-        self.plain = None;
-        match state {
-            Some(state) => self.put_state(&state).await,
-            None => Err(ExecError::internal("its state was not saved")),
-        }
-    }
-
-    /// Undoes in a fresh shell what held for one command only.
-    async fn undo(&mut self, noted: &[u8], after: &str) -> Result<(), ExecError> {
-        let system = |errno| ExecError::system("cannot reach the shell", errno);
-        self.shell.channel.write("r", noted).map_err(system)?;
-        self.seq += 1;
-        let lines = after.to_owned() + &self.shell.dialect.completion(self.seq);
-        self.shell.line.send(&lines).await.map_err(system)?;
-        let (_, cwd) = self.shell.answer(self.seq).await.ok_or_else(died)?;
-        self.session.facts().cwd = cwd;
-        self.save().await
-    }
-
-    async fn put_state(&mut self, state: &Snapshot) -> Result<(), ExecError> {
-        let system = |errno| ExecError::system("cannot reach the shell", errno);
-        self.shell
-            .channel
-            .write("restore", &state.restore_script())
-            .map_err(system)?;
-        self.seq += 1;
-        let dialect = self.shell.dialect;
-        let lines = dialect.source("restore") + &dialect.completion(self.seq);
-        self.shell.line.send(&lines).await.map_err(system)?;
-        let (_, cwd) = self.shell.answer(self.seq).await.ok_or_else(died)?;
-        {
-            let mut facts = self.session.facts();
-            facts.state = SessionState::Idle;
-            facts.cwd = cwd;
-        }
-        self.save().await
-    }
-
-    async fn apply_environment(&mut self, changes: &Env) -> Result<(), ExecError> {
-        if changes.is_empty() {
-            return Ok(());
-        }
-        let system = |errno| ExecError::system("cannot reach the shell", errno);
-        let script = self.shell.dialect.environment(changes.iter());
-        self.shell
-            .channel
-            .write("u", script.as_bytes())
-            .map_err(system)?;
-        self.seq += 1;
-        let lines = self.shell.dialect.source("u") + &self.shell.dialect.completion(self.seq);
-        self.shell.line.send(&lines).await.map_err(system)?;
-        self.shell
-            .answer(self.seq)
-            .await
-            .map(|_| ())
-            .ok_or_else(died)
-    }
-
-    /// Enters a directory; the answer is what the shell calls it.
-    async fn enter(&mut self, dir: &str) -> Result<String, ExecError> {
-        self.seq += 1;
-        let line = self.shell.dialect.enter(dir, self.seq);
-        self.shell
-            .line
-            .send(&line)
-            .await
-            .map_err(|errno| ExecError::system("cannot reach the shell", errno))?;
-        let (status, cwd) = self.shell.answer(self.seq).await.ok_or_else(died)?;
-        if status != 0 {
-            return Err(ExecError::Cwd {
-                path: dir.to_owned(),
-                reason: "it does not exist or cannot be entered".to_owned(),
-            });
-        }
-        Ok(cwd)
-    }
-
-    /// Has the state saved under the present number; does not wait for it.
-    async fn save(&mut self) -> Result<(), ExecError> {
-        self.saves = self.seq;
-        let line = self.shell.dialect.snapshot(self.saves);
-        self.shell
-            .line
-            .send(&line)
-            .await
-            .map_err(|errno| ExecError::system("cannot reach the shell", errno))
-    }
-
-    /// Waits until the state after the last command is saved.
-    async fn wait_until_saved(&mut self) {
-        while self.shell.line.saved() != Some(self.saves) {
-            tokio::select! {
-                _ = self.shell.line.message() => {}
-                _ = crate::tree::ended(&self.shell.running.live.pidfd) => return,
-            }
-        }
     }
 
     /// Ends everything the session started and tells who waits.
