@@ -72,6 +72,9 @@ impl<T: Member> Pool<T> {
                 }
                 if made.is_ok() {
                     failures = 0;
+                } else {
+                    // Only whoever waits now is told; the next one deserves another try.
+                    wanted.notified().await;
                 }
                 permit.send(made);
             }

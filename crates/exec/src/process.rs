@@ -457,7 +457,16 @@ async fn start_fresh(host: &Host, process: &Process) -> Option<(Running, Pump)> 
     facts.pid = running.pid;
     facts.live = Some(running.live.clone());
     drop(facts);
+    end_if_stopping(process, &running);
     Some((running, pump))
+}
+
+/// A kill that came while the program was being started again did not see its new tree.
+fn end_if_stopping(process: &Process, running: &Running) {
+    if process.stopping.load(Ordering::Acquire) {
+        let live = running.live.clone();
+        tokio::spawn(async move { live.tree.kill(Duration::ZERO).await });
+    }
 }
 
 /// Pumps output until the program has ended and all it wrote is in the log.
@@ -498,16 +507,17 @@ async fn supervise(
 
 fn finish(process: &Process, live: &Live, exit: Exit) {
     {
+        let left_running = if live.tree.is_empty() {
+            0
+        } else {
+            live.tree.alive().len() as u32
+        };
         let mut facts = process.facts();
         facts.state = ProcessState::Exited;
         facts.exit = Some(exit);
         facts.ended_at = Some(Timestamp::now());
         facts.duration = facts.started.elapsed();
-        facts.left_running = if live.tree.is_empty() {
-            0
-        } else {
-            live.tree.alive().len() as u32
-        };
+        facts.left_running = left_running;
     }
     process.log.end();
     process.over.send_replace(true);
@@ -588,6 +598,8 @@ async fn start_again(
             facts.state = ProcessState::Running;
             facts.live = Some(running.live.clone());
             facts.restarts += 1;
+            drop(facts);
+            end_if_stopping(process, &running);
             Some((running, pump))
         }
         Err(error) => {

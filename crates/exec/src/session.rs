@@ -5,7 +5,7 @@
 //! end, snapshot) travel on a second channel that the owner reads even while a command runs.
 //!
 //! ```text
-//! exec ──► queue ──► owner ◄──► shell (real bash; socket + directory of FIFOs, see `dialect`)
+//! exec ──► queue ──► owner ◄──► shell (real bash; two pipes + directory of FIFOs, see `dialect`)
 //! interrupt, end, fork, patch ──► owner          │ exit, crash, lost completion
 //!                                   └── restore ◄┘ from the state it saved
 //! ```
@@ -224,7 +224,7 @@ impl SessionHandle {
     pub async fn detailed_record(&self) -> SessionRecord {
         let session = self.0.clone();
         let mut record = self.record();
-        // Reads a few files of /proc for each process, so not on a runtime thread.
+        // Reads a few files of /proc for each process, so not on the runtime thread.
         let figures = tokio::task::spawn_blocking(move || session.figures()).await;
         if let Ok((stats, processes)) = figures {
             record.stats = Some(stats);

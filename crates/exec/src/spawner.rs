@@ -168,9 +168,11 @@ impl Line {
                 pidfd,
                 keeper,
             } => {
-                if let Some(started) = waiting.get_mut(&id).and_then(|w| w.started.take()) {
-                    // A caller that gave up drops the pidfd; the program's own owner ends it.
-                    let _ = started.send(Ok((pid, pidfd, keeper)));
+                if let Some(started) = waiting.get_mut(&id).and_then(|w| w.started.take())
+                    && let Err(Ok((_, pidfd, _))) = started.send(Ok((pid, pidfd, keeper)))
+                {
+                    // Whoever asked for it is gone, so nobody would ever end it.
+                    let _ = sandshell_sys::signal::send(&pidfd, 9);
                 }
             }
             Event::Failed { id, stage, errno } => {

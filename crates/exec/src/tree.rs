@@ -144,7 +144,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(group) = self.group.take() {
-            give_back(group, &self.stock, true);
+            give_back(group, &self.stock, false);
         }
     }
 }
@@ -215,7 +215,7 @@ impl Tree {
         }
     }
 
-    /// How many members are alive.
+    /// Members that are alive.
     pub(crate) fn alive(&self) -> Vec<i32> {
         self.members()
             .into_iter()
@@ -350,10 +350,11 @@ impl Tree {
                 return true;
             }
         }
+        self.signal_only(SIGTERM, |pid| told.insert(pid));
         timeout_at(deadline, self.empty()).await.is_ok()
     }
 
-    /// Without a group: stop and kill what is found, until nothing is. The pause is needed because
+    /// Without a group: kill what is found, until nothing is. The pause is needed because
     /// no event tells of a fork.
     async fn walk_and_kill(&self) -> bool {
         let deadline = tokio::time::Instant::now() + KILL_DEADLINE;

@@ -70,7 +70,7 @@ pub struct SessionPatch {
 ///
 /// ```text
 ///            ┌────────── exec ─────────┐
-/// starting ► idle ◄─── completion ─── busy
+///            idle ◄─── completion ─── busy
 ///            │  ▲                      │ shell exited or was lost
 ///            │  └───── restoring ◄─────┘
 ///            └──► ended (deleted, idle timeout, lifetime, cannot be restored)

@@ -135,7 +135,8 @@ impl MakeRun {
     /// Ends the agent, and with it `make run`, which must be content.
     fn stop(mut self) {
         kill_process(self.agent.expect("it was served"), Signal::TERM).unwrap();
-        assert!(self.make.wait().unwrap().success());
+        let status = self.make.wait().unwrap();
+        assert!(status.success(), "make run ended with {status}");
     }
 }
 

@@ -20,6 +20,9 @@ const WINDOW: usize = 64 * 1024;
 /// listens now", so this is the one place that asks again.
 const PORT_PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 
+/// How long one HTTP try at a port may take.
+const HTTP_TRY: Duration = Duration::from_secs(1);
+
 pub(super) async fn wait(
     process: &ProcessHandle,
     request: WaitRequest,
@@ -177,7 +180,7 @@ async fn port_answers(condition: &PortCondition) {
             if let Ok(stream) = TcpStream::connect((host, condition.port)).await {
                 match &condition.http {
                     None => return,
-                    Some(check) if http_answers(stream, check).await.unwrap_or(false) => return,
+                    Some(check) if answers_in_time(stream, check).await => return,
                     Some(_) => {}
                 }
             }
@@ -185,6 +188,12 @@ async fn port_answers(condition: &PortCondition) {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PORT_PAUSE.1);
     }
+}
+
+/// A server that accepts and stays silent is asked again.
+async fn answers_in_time(stream: TcpStream, check: &HttpCheck) -> bool {
+    let answer = tokio::time::timeout(HTTP_TRY, http_answers(stream, check)).await;
+    matches!(answer, Ok(Ok(true)))
 }
 
 /// Asks once and reads only the status line.

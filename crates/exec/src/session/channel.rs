@@ -43,6 +43,8 @@ pub(super) struct Channel {
 /// Files the shell writes to.
 const WRITTEN_BY_SHELL: &[&str] = &["s0", "s1", "x", "y", "t", "r"];
 const READ_BY_SHELL: u32 = 0o644;
+/// Most bytes taken from a file that a shell wrote. A state of thousands of functions is far below.
+const READ_LIMIT: u64 = 32 * 1024 * 1024;
 
 impl ChannelRoot {
     /// A private tmpfs, or a directory below `fallback`.
@@ -153,7 +155,9 @@ impl Channel {
             Mode::empty(),
         )?;
         let mut content = Vec::new();
-        std::io::Read::read_to_end(&mut std::fs::File::from(fd), &mut content)
+        // A command can write to these files too, as much as it likes.
+        let mut file = std::io::Read::take(std::fs::File::from(fd), READ_LIMIT);
+        std::io::Read::read_to_end(&mut file, &mut content)
             .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
         Ok(content)
     }

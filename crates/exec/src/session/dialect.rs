@@ -108,7 +108,7 @@ impl Dialect {
             Self::Posix => &[
                 "after exit only exported variables, aliases, umask and the working directory are restored, and a fork or a process from this session starts with only those",
                 "an interrupt that meets a loop of builtins has to replace the shell",
-                "programs inherit descriptor 31, a directory they can neither list nor write, and descriptor 9, on which the shell answers",
+                "programs inherit descriptor 31, a directory they can neither list nor write, descriptor 9, on which the shell answers, and descriptor 42, from which it reads",
             ],
         }
     }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use sandshell_sys::{procfs, signal};
 use tokio::time::Instant;
 
+use super::dialect::Dialect;
 use crate::host::Live;
 
 const SIGINT: i32 = 2;
@@ -58,14 +59,16 @@ impl Stage {
 pub(super) struct Interrupt {
     pub(super) stage: Stage,
     next_at: Option<Instant>,
+    dialect: Dialect,
 }
 
 impl Interrupt {
     /// Begins with SIGINT.
-    pub(super) fn begin(live: &Live) -> Self {
+    pub(super) fn begin(live: &Live, dialect: Dialect) -> Self {
         let mut interrupt = Self {
             stage: Stage::Int,
             next_at: None,
+            dialect,
         };
         interrupt.act(live);
         interrupt
@@ -88,7 +91,7 @@ impl Interrupt {
     }
 
     fn act(&mut self, live: &Live) {
-        if self.stage == Stage::Int {
+        if self.stage == Stage::Int && self.dialect == Dialect::Bash {
             // The shell first: its trap is pending when the child it waits for ends.
             let _ = signal::send(&live.pidfd, signal::interrupt_signal());
         }

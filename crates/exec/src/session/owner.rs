@@ -30,7 +30,7 @@ use crate::pool::Pool;
 use crate::process::{Pump, kill_all};
 
 /// When the watchdog first looks for a lost completion, and how often after that. A look is one
-/// system call on the socket.
+/// system call on the script's pipe.
 const WATCHDOG: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 
 /// A shell that has closed a command's output reports its completion within about this time.
@@ -317,6 +317,7 @@ impl Owner {
         let mut suspicious = false;
         let over = loop {
             let live = &self.shell.running.live;
+            let dialect = self.shell.dialect;
             let stage_over = async {
                 match &run.interrupt {
                     Some(interrupt) => interrupt.stage_over().await,
@@ -345,7 +346,7 @@ impl Owner {
                         if only.is_none_or(|id| id == *command.id()) {
                             run.interrupted = true;
                             run.replies.extend(reply);
-                            run.interrupt.get_or_insert_with(|| Interrupt::begin(live));
+                            run.interrupt.get_or_insert_with(|| Interrupt::begin(live, dialect));
                         } else if let Some(reply) = reply {
                             let _ = reply.send((None, "none"));
                         }
@@ -362,7 +363,7 @@ impl Owner {
                 () = at(run.deadline) => {
                     run.deadline = None;
                     run.timed_out = true;
-                    run.interrupt.get_or_insert_with(|| Interrupt::begin(live));
+                    run.interrupt.get_or_insert_with(|| Interrupt::begin(live, dialect));
                 }
                 () = stage_over => {
                     if let Some(interrupt) = &mut run.interrupt { interrupt.advance(live); }
