@@ -106,6 +106,7 @@ impl<T: Member> Pool<T> {
     pub(crate) async fn close(&self) {
         let mut ready = self.ready.lock().await;
         ready.close();
-        while ready.recv().await.is_some() {}
+        // What is being made right now is dropped by the filling task, which finds the queue closed.
+        while ready.try_recv().is_ok() {}
     }
 }

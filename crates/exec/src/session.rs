@@ -40,7 +40,11 @@ use crate::ExecError;
 use crate::host::{Host, Live, check_variable};
 use crate::output::{LogLimits, OutputLog};
 use crate::pool::Pool;
+use crate::process::kill_all;
 use crate::registry::{Entry, Registry, first_difference};
+
+/// How long an end waits for the owner before the shell is taken away from it.
+const END_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) type Sessions = Registry<SessionId, SessionHandle>;
 
@@ -340,7 +344,18 @@ impl SessionHandle {
         if self.0.controls.send(wish).await.is_err() {
             return ended();
         }
-        answer.await.unwrap_or_else(|_| ended())
+        let mut answer = answer;
+        tokio::select! {
+            reply = &mut answer => return reply.unwrap_or_else(|_| ended()),
+            () = tokio::time::sleep(END_PATIENCE) => {}
+        }
+        // The owner waits for a shell that does not answer: without the shell it does not.
+        let trees = self.0.facts().trees.clone();
+        let killed = kill_all(trees, Duration::ZERO).await;
+        match answer.await {
+            Ok(reply) if reply.killed > 0 => reply,
+            _ => killed,
+        }
     }
 
     /// Its history, the oldest first.

@@ -344,3 +344,56 @@ async fn redirections_by_exec_end_with_the_command() {
     assert_eq!(shell.out("exec 7<<<kept; echo x").await, "x\n");
     assert_eq!(shell.out("cat <&7").await, "kept\n");
 }
+
+#[tokio::test]
+async fn an_ifs_of_digits_does_not_split_our_own_words() {
+    let agent = Agent::start();
+    let shell = Shell::new(&agent).await;
+    for (command, code) in [
+        ("IFS=0; true", 0),
+        ("(exit 100)", 100),
+        ("IFS=0123456789; (exit 130)", 130),
+        ("IFS=e; (exit 22)", 22),
+    ] {
+        let result = shell.run(command).await;
+        assert_eq!(
+            (result.exit_code, result.session_state.as_str()),
+            (code, "kept"),
+            "{command}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_signal_a_command_sends_to_its_own_shell_does_not_poison_the_session() {
+    let agent = Agent::start();
+    let shell = Shell::new(&agent).await;
+    shell.out("x=mine").await;
+    for command in [
+        "kill -INT $$; echo s",
+        "kill -RTMAX $$; echo s",
+        "f() { kill -INT $$; }; f",
+    ] {
+        shell.run(command).await;
+        assert_eq!(
+            shell.out("echo after $x").await,
+            "after mine\n",
+            "{command}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_session_whose_trap_never_ends_can_be_deleted() {
+    let agent = Agent::start();
+    let shell = Shell::new(&agent).await;
+    let mut held = sandshell_client::types::SessionExecRequest {
+        command: "trap 'sleep 50' DEBUG".to_owned(),
+        ..Default::default()
+    };
+    held.timeout_ms = Some(200);
+    shell.client.session_exec(&shell.id, &held).await.unwrap();
+    crate::calls::in_time(shell.client.delete_session(&shell.id))
+        .await
+        .unwrap();
+}

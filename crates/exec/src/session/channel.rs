@@ -162,6 +162,12 @@ impl Channel {
         Ok(content)
     }
 
+    /// Whether the interrupt trap has run since its note was last cleared.
+    pub(super) fn interrupt_noted(&self) -> bool {
+        rustix::fs::statat(&self.dir, "t", AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|note| note.st_size > 0)
+    }
+
     fn make_fifos(&self) -> Result<(), Errno> {
         for fifo in ["o", "e"] {
             mknodat(

@@ -41,7 +41,7 @@ pub(super) enum Dialect {
 /// a DEBUG trap makes every frame above return before its next command. What it overwrites is
 /// written down first and put back afterwards.
 const BASH_INTERRUPT: &str = concat!(
-    "{ builtin echo $-;builtin trap -p DEBUG; } >|",
+    "{ builtin echo \"$-\";builtin trap -p DEBUG; } >|",
     at!("t"),
     ";builtin set +e -T;builtin trap \"return 130\" DEBUG;return 130"
 );
@@ -186,7 +186,7 @@ impl Dialect {
     /// Reports status and directory. Short, because bash reads a pipe byte by byte.
     pub(super) fn completion(self, seq: u64) -> String {
         format!(
-            "{}printf '%s\\0' d{seq} $? \"${{PWD-}}\">&{}\n",
+            "{}printf '%s\\0' d{seq} \"$?\" \"${{PWD-}}\">&{}\n",
             self.builtin(),
             self.answers()
         )

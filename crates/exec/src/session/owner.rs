@@ -243,6 +243,10 @@ impl Owner {
         let request = command.request();
         let system = |errno| ExecError::system("cannot reach the shell", errno);
         let dialect = self.shell.dialect;
+        if self.shell.channel.interrupt_noted() {
+            // A signal that was not ours met the idle shell; its trap would end the next command.
+            self.tidy(true, "").await?;
+        }
         let mut before = String::new();
         let mut after = String::new();
         if request.cwd.is_some() || !request.env.is_empty() {
@@ -398,7 +402,10 @@ impl Owner {
                 }
                 self.keep_late_output(command, &mut run);
                 self.publish(command, Exit::Code(status), &run, SessionAfter::Kept);
-                if self.tidy(&run).await.is_err() {
+                // The trap may also have run for a signal that the command sent to its own shell.
+                let trapped = run.interrupt.is_some()
+                    || (status == 130 && self.shell.channel.interrupt_noted());
+                if self.tidy(trapped, &run.after).await.is_err() {
                     tracing::warn!(session = %self.session.id, "a shell died after a command");
                 }
                 answer(&mut run, command);

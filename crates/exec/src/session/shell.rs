@@ -51,6 +51,9 @@ pub(super) struct Line {
     saved: Option<u64>,
 }
 
+/// How long a line of ours may take; a large state takes tens of milliseconds.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A shell answers within milliseconds; on a machine under heavy load it gets this long.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -146,19 +149,22 @@ impl Shell {
         })
     }
 
-    /// Waits for a completion of ours: status and directory. `None` when the shell ended instead.
+    /// Waits for a completion of ours: status and directory. `None` when the shell ended instead, or
+    /// a trap of the user's holds it up for too long.
     pub(super) async fn answer(&mut self, wanted: u64) -> Option<(i32, String)> {
+        let deadline = tokio::time::Instant::now() + ANSWER_TIMEOUT;
         loop {
             tokio::select! {
-                biased;
-                message = self.line.message() => match message {
-                    Message::Done { seq, status, cwd } if seq == wanted => {
-                        return Some((status, cwd));
-                    }
-                    _ => {}
-                },
-                _ = &mut self.running.exit => return None,
-            }
+                            biased;
+                            message = self.line.message() => match message {
+                                Message::Done { seq, status, cwd } if seq == wanted => {
+                                    return Some((status, cwd));
+                                }
+                                _ => {}
+                            },
+            _ = &mut self.running.exit => return None,
+                            () = tokio::time::sleep_until(deadline) => return None,
+                        }
         }
     }
 

@@ -3,6 +3,8 @@
 //! Part of the owner; apart only so that running a command and keeping a shell can each be read in
 //! one sitting.
 
+use std::time::Duration;
+
 use sandshell_types::{Env, SessionState};
 
 use super::{Owner, Run, died};
@@ -11,6 +13,10 @@ use crate::executor::fresh_shell;
 use crate::session::command::CommandHandle;
 use crate::session::snapshot::Snapshot;
 use crate::shell_text::leaves_state_alone;
+
+/// How long a copy waits for the state to be saved; after that the last one saved is taken. A user's
+/// trap can hold up the saving.
+const SAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Owner {
     /// Ends the shell, if it has not ended already, and waits until it is gone.
@@ -134,9 +140,11 @@ impl Owner {
 
     /// Waits until the state after the last command is saved.
     pub(super) async fn wait_until_saved(&mut self) {
+        let deadline = tokio::time::Instant::now() + SAVE_TIMEOUT;
         while self.shell.line.saved() != Some(self.saves) {
             tokio::select! {
                 _ = self.shell.line.message() => {}
+                () = tokio::time::sleep_until(deadline) => return,
                 _ = crate::tree::ended(&self.shell.running.live.pidfd) => return,
             }
         }
@@ -144,14 +152,14 @@ impl Owner {
 
     /// Puts back what the interrupt trap overwrote and what held for the command only, then saves
     /// the state.
-    pub(super) async fn tidy(&mut self, run: &Run) -> Result<(), ExecError> {
-        if run.interrupt.is_none() && run.after.is_empty() {
+    pub(super) async fn tidy(&mut self, trapped: bool, after: &str) -> Result<(), ExecError> {
+        if !trapped && after.is_empty() {
             return Ok(());
         }
         let system = |errno| ExecError::system("cannot reach the shell", errno);
         let dialect = self.shell.dialect;
         let mut lines = String::new();
-        if run.interrupt.is_some() {
+        if trapped {
             let noted = self.shell.channel.read("t").unwrap_or_default();
             let script = dialect.after_interrupt(&String::from_utf8_lossy(&noted));
             self.shell
@@ -162,7 +170,7 @@ impl Owner {
             lines.push_str(dialect.end_interrupt());
             lines.push_str(&dialect.source("u"));
         }
-        lines.push_str(&run.after);
+        lines.push_str(after);
         self.shell.line.send(&lines).await.map_err(system)?;
         self.save().await
     }
