@@ -174,8 +174,13 @@ impl Executor {
         if kind == ProcessKind::Exec
             && let (Some(pool), Some(text)) = (&core.exec_shells, poolable(&spec))
         {
-            let shell = pool.take().await?;
-            shell.tell(text)?;
+            // One that was killed a moment ago is passed over.
+            let shell = loop {
+                let shell = pool.take().await?;
+                if shell.tell(text).is_ok() {
+                    break shell;
+                }
+            };
             let ExecShell {
                 program,
                 running,

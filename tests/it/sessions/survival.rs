@@ -387,7 +387,7 @@ async fn a_signal_a_command_sends_to_its_own_shell_does_not_poison_the_session()
 async fn a_session_whose_trap_never_ends_can_be_deleted() {
     let agent = Agent::start();
     let shell = Shell::new(&agent).await;
-    let mut held = sandshell_client::types::SessionExecRequest {
+    let mut held = SessionExecRequest {
         command: "trap 'sleep 50' DEBUG".to_owned(),
         ..Default::default()
     };
