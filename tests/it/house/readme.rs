@@ -99,11 +99,14 @@ impl MakeRun {
         use std::os::unix::process::CommandExt as _;
         let mut child = Command::new("make")
             .arg("run")
+            // Inside `make test` it would say at the end which directory it leaves, to nobody.
+            .arg("--no-print-directory")
             .arg("LISTEN=127.0.0.1:0")
             .arg(format!("RUN_DIR={}", run_dir.display()))
             .arg(format!("SANDSHELL_BIN={}", find_binary().display()))
             .current_dir(root())
             .env_remove("MAKEFLAGS")
+            .env_remove("MAKELEVEL")
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
