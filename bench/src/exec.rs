@@ -10,6 +10,7 @@ use crate::report::Report;
 
 const SECTION: &str = "http";
 const PACED: &str = "exec: true, 100/s";
+const PING: &str = "GET /version, 100/s";
 const BACK_TO_BACK: &str = "exec: true, back to back";
 const ARGV: &str = "exec: argv /bin/true, back to back";
 const BASH: &str = "exec: argv bash -c true, back to back";
@@ -46,6 +47,13 @@ pub(crate) async fn run(report: &mut Report, client: &Client, count: usize) -> R
         samples.push(start.elapsed());
     }
     report.add_run(SECTION, PACED, Run::of(&samples));
+    samples.clear();
+    for _ in 0..count / 2 {
+        let start = pace.tick().await;
+        client.version().await?;
+        samples.push(start.elapsed());
+    }
+    report.add_run(SECTION, PING, Run::of(&samples));
     for (name, request) in [
         (BACK_TO_BACK, request),
         (ARGV, argv(&["/bin/true"])),

@@ -15,7 +15,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sandshell_sys::spawn::{SpawnPlan, spawn};
 
-use crate::measure::{Run, repeat};
+use crate::measure::{Pace, Run, repeat};
 use crate::report::Report;
 
 pub(crate) const BASH: &str = "bash -c true, vfork, pipes";
@@ -24,6 +24,8 @@ const SECTION: &str = "floor";
 const TRUE_PIPES: &str = "/bin/true, vfork, pipes";
 const BASH_STD: &str = "bash -c true, std::process";
 const PIPE: &str = "echo in a bash behind a pipe";
+const BASH_PACED: &str = "bash -c true, vfork, pipes, 100/s";
+const PIPE_PACED: &str = "echo in a bash behind a pipe, 20/s";
 
 /// What the agent gives to every command of root.
 const ENVIRONMENT: [(&str, &str); 6] = [
@@ -42,17 +44,34 @@ const ENVIRONMENT: [(&str, &str); 6] = [
 pub(crate) fn run(report: &mut Report, count: usize) -> Result<()> {
     let bash = Program::new("/bin/bash", &["bash", "-c", "true"])?;
     let program = Program::new("/bin/true", &["true"])?;
-    let rows: [(&str, Run); 5] = [
+    let rows: [(&str, Run); 7] = [
         (BASH, repeat(count, || bash.run_with_pipes())?),
+        (BASH_PACED, paced(count / 2, 100, || bash.run_with_pipes())?),
         (BASH_STD, repeat(count, run_by_std)?),
         (TRUE, repeat(count, || program.run())?),
         (TRUE_PIPES, repeat(count, || program.run_with_pipes())?),
-        (PIPE, pipe_round_trips(count)?),
+        (PIPE, pipe_round_trips(|once| repeat(count, once))?),
+        (
+            PIPE_PACED,
+            pipe_round_trips(|once| paced(count / 10, 20, once))?,
+        ),
     ];
     for (name, run) in rows {
         report.add_run(SECTION, name, run);
     }
     Ok(())
+}
+
+/// The same after a pause: what a machine that has gone idle in between takes.
+fn paced(count: usize, per_second: u32, mut once: impl FnMut() -> Result<()>) -> Result<Run> {
+    let mut pace = Pace::per_second(per_second);
+    let mut samples = Vec::with_capacity(count);
+    for _ in 0..count {
+        let start = pace.tick_blocking();
+        once()?;
+        samples.push(start.elapsed());
+    }
+    Ok(Run::of(&samples))
 }
 
 struct Program {
@@ -172,7 +191,9 @@ fn run_by_std() -> Result<()> {
 }
 
 /// A persistent bash without any of our promises: a line in, a line out.
-fn pipe_round_trips(count: usize) -> Result<Run> {
+fn pipe_round_trips(
+    measure: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<Run>,
+) -> Result<Run> {
     let mut child = Command::new("/bin/bash")
         .args(["--norc", "--noprofile", "-s"])
         .env_clear()
@@ -183,7 +204,7 @@ fn pipe_round_trips(count: usize) -> Result<Run> {
     let mut input = child.stdin.take().context("stdin is piped")?;
     let mut output = BufReader::new(child.stdout.take().context("stdout is piped")?);
     let mut line = String::new();
-    let run = repeat(count, || {
+    let run = measure(&mut || {
         input.write_all(b"echo ok\n")?;
         line.clear();
         output.read_line(&mut line)?;

@@ -98,6 +98,21 @@ impl Pace {
         }
     }
 
+    /// The same on a thread that has nothing else to do.
+    pub(crate) fn tick_blocking(&mut self) -> Instant {
+        self.next += self.interval;
+        let now = Instant::now();
+        if now > self.next {
+            return self.next;
+        }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the pause is what is measured, and nothing else runs on this thread"
+        )]
+        std::thread::sleep(self.next - now);
+        Instant::now()
+    }
+
     /// Waits for the next start; gives the moment to count from.
     pub(crate) async fn tick(&mut self) -> Instant {
         self.next += self.interval;

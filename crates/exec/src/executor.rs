@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use sandshell_types::{
 
 use crate::account::Account;
 use crate::host::{self, Host, Program};
+use crate::inside::{Inside, Who};
 use crate::pool::Pool;
 use crate::pool::exec_shell::ExecShell;
 use crate::process::{self, ProcessHandle, Processes, ResultSpec, start_with_pipes};
@@ -66,7 +68,11 @@ impl Executor {
             .ok_or_else(|| "neither bash nor sh was found".to_owned())
             .map_err(failed("shell"))?;
         let has_bash = shell.file_name().is_some_and(|name| name == "bash");
+        let inside = Inside::of(&init)
+            .map_err(|e| e.to_string())
+            .map_err(failed("the sandbox's root"))?;
         let host = Arc::new(Host {
+            inside,
             spawner: Spawner::new(init.socket)?,
             nursery: Nursery::new(init.surroundings),
             null: host::open_null()
@@ -107,6 +113,27 @@ impl Executor {
             session_shells,
             _init: init.pidfd,
         })))
+    }
+
+    /// The way to the sandbox's files and ports.
+    pub fn inside(&self) -> &Inside {
+        &self.0.host.inside
+    }
+
+    /// Whose rights a call has that names this user, or none.
+    pub fn who(&self, user: Option<&str>) -> Result<Who, ExecError> {
+        let account = self.0.host.account(user)?;
+        Ok(Who(account.identity()))
+    }
+
+    /// The absolute form of a path: relative ones start at the session's directory, or at the
+    /// sandbox's.
+    pub fn absolute(&self, path: &Path, session: Option<&str>) -> Result<PathBuf, ExecError> {
+        let base = match session {
+            Some(id) => PathBuf::from(self.session(id)?.record().cwd),
+            None => self.0.host.config.cwd.clone(),
+        };
+        Ok(Path::new("/").join(base).join(path))
     }
 
     /// Starts an exec. Says whether it was started now.

@@ -17,6 +17,7 @@ use sandshell_types::{Env, Limits, ProcessRequest};
 use tokio::sync::oneshot;
 
 use crate::account::Account;
+use crate::inside::Inside;
 use crate::spawner::{Refused, Spawner};
 use crate::tree::{Nursery, Place, Tree};
 use crate::{Config, ExecError};
@@ -29,6 +30,7 @@ const RLIMIT_NOFILE: u32 = 7;
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) config: Config,
+    pub(crate) inside: Inside,
     pub(crate) spawner: Spawner,
     pub(crate) nursery: Nursery,
     pub(crate) account: Account,

@@ -17,6 +17,7 @@ mod config;
 mod error;
 mod executor;
 mod host;
+pub mod inside;
 pub mod output;
 mod pool;
 mod process;

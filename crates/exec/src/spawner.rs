@@ -60,13 +60,11 @@ pub(crate) struct Spawner(Arc<Line>);
 impl Spawner {
     /// Takes over the socket and starts the reading task.
     pub(crate) fn new(socket: OwnedFd) -> Result<Self, StartError> {
-        let socket =
-            reactor::watch(socket, Interest::READABLE | Interest::WRITABLE).map_err(|e| {
-                StartError {
-                    step: "init's socket",
-                    reason: e.to_string(),
-                }
-            })?;
+        // Not watched for writing: every request that init takes would wake us for nothing.
+        let socket = reactor::watch(socket, Interest::READABLE).map_err(|e| StartError {
+            step: "init's socket",
+            reason: e.to_string(),
+        })?;
         let line = Arc::new(Line {
             socket,
             waiting: Mutex::new(HashMap::new()),
@@ -110,15 +108,8 @@ impl Spawner {
                 exited: Some(exited),
             },
         );
-        let sent = line
-            .socket
-            .async_io(Interest::WRITABLE, |socket| {
-                request.send(socket, fds).map_err(std::io::Error::from)
-            })
-            .await;
-        if let Err(error) = sent {
+        if let Err(errno) = line.send(&request, fds).await {
             line.lock().remove(&id);
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::PIPE);
             return Err(Refused {
                 stage: Stage::Clone,
                 errno,
@@ -137,6 +128,23 @@ impl Spawner {
 impl Line {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request; waits while init's queue is full.
+    async fn send(&self, request: &SpawnRequest, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        match request.send(self.socket.get_ref(), fds) {
+            Err(Errno::AGAIN) => {}
+            done => return done,
+        }
+        let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::PIPE);
+        let socket = self.socket.get_ref().try_clone().map_err(errno)?;
+        let socket = reactor::watch(socket, Interest::WRITABLE).map_err(errno)?;
+        socket
+            .async_io(Interest::WRITABLE, |socket| {
+                request.send(socket, fds).map_err(std::io::Error::from)
+            })
+            .await
+            .map_err(errno)
     }
 
     async fn read_events(&self) {

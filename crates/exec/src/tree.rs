@@ -223,14 +223,16 @@ impl Tree {
             .collect()
     }
 
-    /// Whether it is known to be empty now, without waiting.
+    /// Whether it is known to be empty, without waiting. To be asked once its program has ended: then
+    /// empty is for good.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::Group(held) => {
-                let empty = held
-                    .group
-                    .as_ref()
-                    .is_none_or(|group| !group.is_populated());
+                let empty = held.empty.load(Ordering::Acquire)
+                    || held
+                        .group
+                        .as_ref()
+                        .is_none_or(|group| !group.is_populated());
                 held.empty.store(empty, Ordering::Release);
                 empty
             }

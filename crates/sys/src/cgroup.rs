@@ -87,8 +87,12 @@ impl Group {
 
     /// Whether anything lives in it.
     pub fn is_populated(&self) -> bool {
-        self.read("cgroup.events")
-            .is_ok_and(|events| events.contains("populated 1"))
+        let mut text = [0; 128];
+        let read = self
+            .events()
+            .and_then(|events| rustix::io::read(&events, &mut text));
+        let text = text.get(..read.unwrap_or(0)).unwrap_or_default();
+        text.windows(11).any(|part| part == b"populated 1")
     }
 
     /// A descriptor of `cgroup.events` that becomes readable with priority when the group changes

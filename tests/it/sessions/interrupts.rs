@@ -10,8 +10,10 @@ use crate::calls::{RunningCommand, Shell, in_time, marker, text};
 /// State that every test checks to be still there.
 const MAKE_STATE: &str =
     "v=kept; f() { echo function; }; cd /usr; set -o pipefail; shopt -s nullglob";
+/// The last line is the shell's signal mask: unwinding out of a wait leaves signals blocked.
 const SHOW_STATE: &str =
-    "echo $v; f; pwd; shopt -o pipefail; shopt nullglob; trap -p DEBUG; echo $-";
+    "echo $v; f; pwd; shopt -o pipefail; shopt nullglob; trap -p DEBUG; echo $-
+while read -r name mask; do case $name in SigBlk:) echo \"$mask\";; esac; done </proc/$$/status";
 
 struct Kept {
     shell: Shell,
@@ -25,6 +27,7 @@ impl Kept {
         shell.out(MAKE_STATE).await;
         let shown = shell.out(SHOW_STATE).await;
         assert!(shown.starts_with("kept\nfunction\n/usr\n"), "{shown}");
+        assert!(shown.ends_with("\n0000000000000000\n"), "{shown}");
         let pid = shell.record().await.pid;
         Self { shell, pid, shown }
     }

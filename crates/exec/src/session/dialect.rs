@@ -39,12 +39,20 @@ pub(super) enum Dialect {
 
 /// The trap that ends a command from outside: it leaves the innermost function or sourced text, and
 /// a DEBUG trap makes every frame above return before its next command. What it overwrites is
-/// written down first and put back afterwards.
+/// written down first, once, and put back afterwards.
 const BASH_INTERRUPT: &str = concat!(
-    "{ builtin echo \"$-\";builtin trap -p DEBUG; } >|",
+    "[[ -s ",
+    at!("t"),
+    " ]]||{ builtin echo \"$- $SHELLOPTS\";builtin trap -p DEBUG; } >|",
     at!("t"),
     ";builtin set +e -T;builtin trap \"return 130\" DEBUG;return 130"
 );
+
+/// Gives the shell its signal mask back. A trap that returns out of a wait for a pipeline or a
+/// substitution leaves SIGCHLD or SIGINT blocked for good; children then stay as zombies and a
+/// user's traps do not run. bash resets the mask only where an expansion error ends a command of
+/// its main loop, which prints nothing here and ends nothing but itself.
+const BASH_UNBLOCK: &str = "{ : $((1/0)); } 2>/dev/null\n";
 
 /// The trap that saves the state when the shell exits.
 const BASH_EXIT: &str = concat!("builtin . ", at!("exit"));
@@ -284,17 +292,29 @@ impl Dialect {
         format!("{}cd -- {}\n", self.builtin(), quote(dir))
     }
 
-    /// After an interrupt: ends the trap that makes every sourced text return at once.
-    pub(super) fn end_interrupt(self) -> &'static str {
-        match self {
-            Self::Bash => "builtin trap - DEBUG 2>/dev/null\n",
-            Self::Posix => "",
-        }
+    /// After an interrupt: ends the trap that makes every sourced text return at once, frees the
+    /// signals that the unwinding left blocked, and sources `u`, which puts the rest back.
+    pub(super) fn end_interrupt(self, noted: &str) -> String {
+        let Self::Bash = self else {
+            return self.source("u");
+        };
+        let end = "builtin trap - DEBUG 2>/dev/null\n";
+        let (flags, _) = noted.split_once('\n').unwrap_or((noted, ""));
+        // In posix mode an expansion error ends the shell; its mask stays as it is.
+        let unblock = if flags.contains("posix") {
+            String::new()
+        } else {
+            // A SIGINT that was held back arrives now, and its trap sets the DEBUG trap again.
+            format!("{BASH_UNBLOCK}{end}")
+        };
+        let forget = concat!(">|", at!("t"), "\n");
+        format!("{end}{unblock}{forget}{}", self.source("u"))
     }
 
-    /// Then puts back what the interrupt trap overwrote, from what it wrote down.
+    /// What puts back what the interrupt trap overwrote, from what it wrote down.
     pub(super) fn after_interrupt(self, noted: &str) -> String {
         let (flags, trap) = noted.split_once('\n').unwrap_or((noted, ""));
+        let flags = flags.split(' ').next().unwrap_or_default();
         let mut script = "builtin set +T\n".to_owned();
         if flags.contains('T') {
             script.push_str("builtin set -T\n");

@@ -402,13 +402,13 @@ impl Owner {
                 }
                 self.keep_late_output(command, &mut run);
                 self.publish(command, Exit::Code(status), &run, SessionAfter::Kept);
+                answer(&mut run, command);
                 // The trap may also have run for a signal that the command sent to its own shell.
                 let trapped = run.interrupt.is_some()
                     || (status == 130 && self.shell.channel.interrupt_noted());
                 if self.tidy(trapped, &run.after).await.is_err() {
                     tracing::warn!(session = %self.session.id, "a shell died after a command");
                 }
-                answer(&mut run, command);
                 if status == 2
                     && leaves_bash_broken(command).await
                     && let Err(error) = self.replace_shell().await

@@ -161,14 +161,13 @@ impl Owner {
         let mut lines = String::new();
         if trapped {
             let noted = self.shell.channel.read("t").unwrap_or_default();
-            let script = dialect.after_interrupt(&String::from_utf8_lossy(&noted));
+            let noted = String::from_utf8_lossy(&noted);
+            let script = dialect.after_interrupt(&noted);
             self.shell
                 .channel
                 .write("u", script.as_bytes())
                 .map_err(system)?;
-            self.shell.channel.write("t", b"").map_err(system)?;
-            lines.push_str(dialect.end_interrupt());
-            lines.push_str(&dialect.source("u"));
+            lines.push_str(&dialect.end_interrupt(&noted));
         }
         lines.push_str(after);
         self.shell.line.send(&lines).await.map_err(system)?;

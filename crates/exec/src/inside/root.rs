@@ -1,0 +1,105 @@
+//! The root of the sandbox's files, and how a path below it becomes a descriptor.
+//!
+//! Every path is resolved by the kernel as if the root were `/` (`openat2` with `RESOLVE_IN_ROOT`):
+//! neither a link nor `..` nor a race leads out, and the magic links of /proc are refused. A name is
+//! first only *found* (`O_PATH`), which opens nothing and so neither blocks on a FIFO nor wakes a
+//! device; what was found is looked at and then opened, itself, whatever its name means by then.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::path::{Component, Path};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, statat,
+};
+use rustix::io::Errno;
+
+/// Whether the last name of a path is followed when it is a symbolic link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follow {
+    /// As `open` and `stat` do.
+    Yes,
+    /// As `lstat`, `rename` and `unlink` do.
+    No,
+}
+
+/// The root of the sandbox's files. To be used on the threads of [`super::Inside`] only.
+#[derive(Debug)]
+pub struct Root {
+    dir: OwnedFd,
+    /// Our own /proc/self/fd, from which what was found is opened.
+    descriptors: OwnedFd,
+}
+
+impl Root {
+    pub(super) fn new(dir: OwnedFd) -> Result<Self, Errno> {
+        let descriptors = openat(
+            CWD,
+            "/proc/self/fd",
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        Ok(Self { dir, descriptors })
+    }
+
+    /// Finds what an absolute path names, without opening it.
+    pub fn find(&self, path: &Path, follow: Follow) -> Result<OwnedFd, Errno> {
+        self.find_below(&self.dir, path, follow)
+    }
+
+    /// Finds a directory.
+    pub fn find_dir(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        self.resolve(&self.dir, path, OFlags::PATH | OFlags::DIRECTORY)
+    }
+
+    /// Finds the directory a path lies in, and its last name, for making, renaming and removing.
+    /// `EINVAL` for a path that ends in `..`, `EBUSY` for the root itself.
+    pub fn find_parent(&self, path: &Path) -> Result<(OwnedFd, OsString), Errno> {
+        match path.components().next_back() {
+            Some(Component::Normal(name)) => {
+                let parent = path.parent().unwrap_or(Path::new("/"));
+                Ok((self.find_dir(parent)?, name.to_owned()))
+            }
+            Some(Component::RootDir) => Err(Errno::BUSY),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    fn find_below(&self, dir: impl AsFd, path: &Path, follow: Follow) -> Result<OwnedFd, Errno> {
+        let nofollow = match follow {
+            Follow::Yes => OFlags::empty(),
+            Follow::No => OFlags::NOFOLLOW,
+        };
+        self.resolve(dir, path, OFlags::PATH | nofollow)
+    }
+
+    fn resolve(&self, dir: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        loop {
+            match openat2(&dir, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+                // A rename somewhere made the kernel unsure whether it is still inside.
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                found => return found,
+            }
+        }
+    }
+
+    /// Opens what was found, itself. It must be a regular file or a directory: anything else could
+    /// block or have effects of its own.
+    pub fn open(&self, found: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let found = found.as_fd();
+        match FileType::from_raw_mode(fstat(found)?.st_mode) {
+            FileType::RegularFile | FileType::Directory => {}
+            FileType::Symlink => return Err(Errno::LOOP),
+            _ => return Err(Errno::NXIO),
+        }
+        let number = found.as_raw_fd().to_string();
+        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        openat(&self.descriptors, number, flags, Mode::empty())
+    }
+
+    /// What is at a name in a directory that was found, itself when it is a link.
+    pub fn stat_at(&self, dir: impl AsFd, name: &OsStr) -> Result<Stat, Errno> {
+        statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+}
