@@ -3,13 +3,21 @@
 //! Owns the route table, from which both the router and the `OpenAPI` document are made. Handlers
 //! translate between the wire and the execution core and keep nothing.
 
+mod backups;
+mod contexts;
 mod document;
 mod exec;
+mod files;
+mod git;
 mod output;
 mod paging;
+mod ports;
 mod processes;
+mod sandbox;
 mod service;
 mod sessions;
+mod terminals;
+mod watch;
 
 use std::sync::Arc;
 
@@ -33,7 +41,7 @@ type AgentState = axum::extract::State<Arc<Agent>>;
 
 /// Every route.
 fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
-    vec![
+    let core = vec![
         routes!(exec::exec),
         routes!(processes::start, processes::list),
         routes!(processes::get, processes::forget),
@@ -51,11 +59,28 @@ fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
         routes!(sessions::commands),
         routes!(sessions::command),
         routes!(sessions::command_output),
+    ];
+    let service = vec![
         routes!(service::healthz),
         routes!(service::readyz),
         routes!(service::version),
         routes!(service::openapi),
+    ];
+    [
+        core,
+        terminals::table(),
+        files::table(),
+        watch::table(),
+        git::table(),
+        backups::table(),
+        ports::table(),
+        contexts::table(),
+        sandbox::table(),
+        service,
     ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 pub(crate) fn router(agent: Arc<Agent>) -> Router {

@@ -45,6 +45,8 @@ error_codes! {
     Unauthorized = "unauthorized", 401, "A valid token is needed";
     /// The request is understood and refused.
     Forbidden = "forbidden", 403, "This is not allowed";
+    /// The rights of the sandbox's user do not allow it, or the file system is read-only.
+    PermissionDenied = "permission_denied", 403, "The sandbox's user may not do this";
     /// No such route.
     NotFound = "not_found", 404, "There is nothing here";
     /// No such process, or its record is no longer kept.
@@ -53,6 +55,16 @@ error_codes! {
     SessionNotFound = "session_not_found", 404, "The session does not exist";
     /// No such command in the session's history.
     CommandNotFound = "command_not_found", 404, "The command does not exist";
+    /// No such terminal, or its record is no longer kept.
+    TerminalNotFound = "terminal_not_found", 404, "The terminal does not exist";
+    /// Nothing is at this path.
+    FileNotFound = "file_not_found", 404, "The file does not exist";
+    /// No such backup, or its time is over.
+    BackupNotFound = "backup_not_found", 404, "The backup does not exist";
+    /// Nothing in the sandbox listens on this port.
+    PortNotFound = "port_not_found", 404, "Nothing listens on this port";
+    /// No such code context.
+    ContextNotFound = "context_not_found", 404, "The context does not exist";
     /// The route exists, the method does not.
     MethodNotAllowed = "method_not_allowed", 405, "The method is not allowed here";
     /// The id is taken by something with another spec.
@@ -65,24 +77,70 @@ error_codes! {
     StdinClosed = "stdin_closed", 409, "The standard input is closed";
     /// The offset of a stdin write is not the number of bytes accepted so far.
     StdinOffset = "stdin_offset", 409, "The stdin offset does not match";
+    /// Something is at this path already.
+    FileExists = "file_exists", 409, "The file exists";
+    /// A directory with something in it is removed only with `recursive`.
+    DirectoryNotEmpty = "directory_not_empty", 409, "The directory is not empty";
+    /// Changes stand in the way of what git was asked to do.
+    GitConflict = "git_conflict", 409, "Git has a conflict";
+    /// The context has too many runs waiting.
+    ContextBusy = "context_busy", 409, "The context is busy";
     /// The session has ended.
     SessionEnded = "session_ended", 410, "The session has ended";
     /// The bytes at this offset are no longer kept; `first_offset` names the first that are.
     OffsetGone = "offset_gone", 410, "The bytes at this offset are no longer kept";
+    /// The terminal has ended, so it takes no input.
+    TerminalEnded = "terminal_ended", 410, "The terminal has ended";
+    /// The interpreter of the context has ended.
+    ContextEnded = "context_ended", 410, "The context has ended";
+    /// The file's ETag or time does not meet the condition of the request.
+    PreconditionFailed = "precondition_failed", 412, "The file is not as expected";
     /// The body is larger than the limit.
     BodyTooLarge = "body_too_large", 413, "The body is too large";
     /// The body is not of a type this route takes.
     UnsupportedMediaType = "unsupported_media_type", 415, "The content type is not supported";
+    /// No byte of the range is in the file.
+    RangeNotSatisfiable = "range_not_satisfiable", 416, "The range lies outside the file";
     /// The program of an argv does not exist.
     ProgramNotFound = "program_not_found", 422, "The program does not exist";
     /// The program of an argv cannot be executed.
     ProgramNotExecutable = "program_not_executable", 422, "The program cannot be executed";
+    /// A directory is needed and something else is there.
+    NotADirectory = "not_a_directory", 422, "This is not a directory";
+    /// A file is needed and a directory is there.
+    IsADirectory = "is_a_directory", 422, "This is a directory";
+    /// A file is needed and a FIFO, device or socket is there.
+    NotARegularFile = "not_a_regular_file", 422, "This is not a regular file";
+    /// The path goes through too many symbolic links, or one that leads to itself.
+    TooManyLinks = "too_many_links", 422, "Too many symbolic links";
+    /// A name or path is longer than the file system allows.
+    NameTooLong = "name_too_long", 422, "The name is too long";
+    /// The archive is damaged, truncated, or has an entry that would leave its directory.
+    InvalidArchive = "invalid_archive", 422, "The archive is not valid";
+    /// Git could not do what it was asked to.
+    GitFailed = "git_failed", 422, "Git failed";
+    /// The remote wants other credentials.
+    GitAuth = "git_auth", 422, "Git could not authenticate";
+    /// The repository, branch or revision does not exist.
+    GitNotFound = "git_not_found", 422, "Git found nothing there";
+    /// The language's interpreter is not in the sandbox.
+    InterpreterNotFound = "interpreter_not_found", 422, "The interpreter is not installed";
     /// The session's queue, or another stated limit, is full.
     LimitReached = "limit_reached", 429, "A limit is reached";
     /// Something of ours failed.
     Internal = "internal", 500, "Something failed on our side";
+    /// The server behind the port refused the connection or broke it off.
+    PortUnreachable = "port_unreachable", 502, "The port does not answer";
+    /// The remote's name does not resolve or it does not answer.
+    GitNetwork = "git_network", 502, "Git could not reach the remote";
+    /// The storage at the URL refused, after retries.
+    StorageFailed = "storage_failed", 502, "The storage did not take or give the backup";
     /// The agent is shutting down or a resource of the machine is used up.
     Unavailable = "unavailable", 503, "The service is not available now";
+    /// The operation did not end within its `timeout_ms` and was ended.
+    TimedOut = "timed_out", 504, "It took too long";
+    /// No space, inode or quota is left.
+    NoSpace = "no_space", 507, "The disk is full";
 }
 
 /// An RFC 9457 problem document: what went wrong, why, and what to do next.

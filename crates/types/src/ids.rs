@@ -1,4 +1,4 @@
-//! Identifiers of processes, sessions and commands.
+//! Identifiers of everything that can be made.
 //!
 //! A client may choose an id, which makes a create safe to retry. Ours are a prefix and a `UUIDv7`,
 //! so that they sort by age.
@@ -112,6 +112,21 @@ id_type!(
     /// One command run in a session.
     CommandId,
     "cmd_"
+);
+id_type!(
+    /// A terminal.
+    TerminalId,
+    "term_"
+);
+id_type!(
+    /// A saved directory tree.
+    BackupId,
+    "bak_"
+);
+id_type!(
+    /// A code interpreter that keeps its state.
+    ContextId,
+    "ctx_"
 );
 
 #[cfg(test)]

@@ -6,17 +6,25 @@
 //! Conventions: fields are `snake_case`; durations end in `_ms`; times are RFC 3339 and end in `_at`;
 //! requests refuse unknown fields, replies may grow.
 
+mod backup;
+mod context;
 mod error;
 mod exec;
+mod file;
+mod git;
 mod ids;
 mod output;
+mod port;
 mod process;
+mod sandbox;
 mod service;
 mod session;
+mod terminal;
+mod watch;
 
 pub use error::{ErrorCode, Problem};
 pub use exec::{Env, ExecRequest, ExecResult, Limits, OnDisconnect, Truncate, Truncated};
-pub use ids::{CommandId, IdError, ProcessId, SessionId};
+pub use ids::{BackupId, CommandId, ContextId, IdError, ProcessId, SessionId, TerminalId};
 pub use output::{
     Encoded, Encoding, ExitEvent, OutputEvent, StdinReply, StreamName, TextEncoding, TruncatedEvent,
 };

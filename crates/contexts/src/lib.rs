@@ -1,0 +1,1 @@
+//! Code interpreters that keep their state between runs.

@@ -1,0 +1,1 @@
+//! Backups: saved directory trees.

@@ -1,0 +1,1 @@
+//! Code contexts and what a run gives.

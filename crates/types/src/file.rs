@@ -1,0 +1,1 @@
+//! Files: what is there, what is to be done with it.

@@ -1,0 +1,1 @@
+//! Git: requests and what git said.

@@ -1,0 +1,1 @@
+//! Ports that something in the sandbox listens on.

@@ -1,0 +1,1 @@
+//! The sandbox as a whole: environment, events, figures.

@@ -1,0 +1,1 @@
+//! Terminals and their frames.
