@@ -6,6 +6,8 @@
 //! An [`ApiError`] becomes a response that carries its [`Problem`] as an extension and has no body
 //! yet: handlers need not know the request they fail.
 
+mod file;
+
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use sandshell_exec::ExecError;

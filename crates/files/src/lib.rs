@@ -4,3 +4,7 @@
 //! Every path is resolved on the threads of `sandshell_exec::inside`, with the rights of the user the
 //! call is made for; nothing in here opens a user's path in another way. Git runs as a process of the
 //! sandbox like any other.
+
+mod error;
+
+pub use error::FileError;

@@ -7,14 +7,19 @@ use serde_json::Value;
 use super::output_of;
 
 /// Each crate of the workspace and the others it may depend on: `types`, `sys` ← `isolate` ← `exec`
-/// ← `agent` ← `cli`. The client knows only the wire types, so that it builds where `sys` does not.
+/// ← {`files`, `contexts`} ← `agent` ← `cli`. The client knows only the wire types, so that it builds where `sys` does not.
 /// Below the edge (`testkit`, `bench`, `tests`) nothing depends on the edge.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("sandshell-types", &[]),
     ("sandshell-sys", &[]),
     ("sandshell-isolate", &["types", "sys"]),
     ("sandshell-exec", &["types", "sys", "isolate"]),
-    ("sandshell-agent", &["types", "sys", "isolate", "exec"]),
+    ("sandshell-files", &["types", "sys", "isolate", "exec"]),
+    ("sandshell-contexts", &["types", "sys", "isolate", "exec"]),
+    (
+        "sandshell-agent",
+        &["types", "sys", "isolate", "exec", "files", "contexts"],
+    ),
     ("sandshell-client", &["types"]),
     (
         "sandshell",
@@ -50,7 +55,10 @@ const LICENCES: &[&str] = &[
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "BSD-3-Clause",
+    "CDLA-Permissive-2.0",
+    "ISC",
     "MIT",
+    "MPL-2.0",
     "Unicode-3.0",
 ];
 
