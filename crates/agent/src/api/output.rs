@@ -11,10 +11,11 @@ use futures_util::stream;
 use http::{HeaderMap, HeaderValue, header};
 use sandshell_exec::output::{OutputError, OutputLog, Stream, StreamReader};
 use sandshell_exec::{CommandHandle, ProcessHandle};
-use sandshell_types::{Encoding, ErrorCode, ExitEvent, StreamName};
+use sandshell_types::{Encoding, ErrorCode, ExitEvent, OutputEvent, StreamName, TruncatedEvent};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
+use super::document::events::event_union;
 use crate::Agent;
 use crate::problem::ApiError;
 use crate::sse;
@@ -45,6 +46,12 @@ pub(crate) struct OutputQuery {
 #[schema(value_type = String, format = Binary)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(super) struct RawBytes(Vec<u8>);
+
+event_union! {
+    /// Output of a process or of a session's command, in order of arrival. `exit` is always the last.
+    pub(super) OutputEvents:
+        "output" => OutputEvent, "truncated" => TruncatedEvent, "exit" => ExitEvent;
+}
 
 impl OutputQuery {
     /// All events, live.

@@ -6,10 +6,12 @@ use http::{HeaderValue, header};
 use sandshell_types::{API_VERSION, ErrorCode, Health, VersionInfo};
 
 use super::AgentState;
-use super::document::{self, ReadProblems, ReadyProblems};
+use super::document::{self, ReadyProblems};
 use crate::problem::ApiError;
 
 /// Whether the process is alive.
+///
+/// For liveness probes; needs no token.
 #[utoipa::path(
     get, path = "/healthz", operation_id = "health", tag = "service", security(()),
     responses((status = 200, description = "It is.", body = Health, example = json!({"status": "ok"})))
@@ -21,6 +23,8 @@ pub(crate) async fn healthz() -> axum::Json<Health> {
 }
 
 /// Whether requests are taken.
+///
+/// For readiness probes; needs no token. 503 while the agent ends.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "service", security(()),
     responses(
@@ -39,6 +43,8 @@ pub(crate) async fn readyz(State(agent): AgentState) -> Result<axum::Json<Health
 }
 
 /// Version of the program and of the API.
+///
+/// Needs no token.
 #[utoipa::path(
     get, path = "/version", operation_id = "version", tag = "service", security(()),
     responses((status = 200, description = "The versions.", body = VersionInfo,
@@ -52,12 +58,14 @@ pub(crate) async fn version() -> axum::Json<VersionInfo> {
 }
 
 /// This document.
+///
+/// The same as `sandshell openapi` prints. Like `/docs`, which shows it, it needs no token: it is part
+/// of every copy of the program.
 #[utoipa::path(
-    get, path = "/openapi.json", operation_id = "openapi", tag = "service",
+    get, path = "/openapi.json", operation_id = "openapi", tag = "service", security(()),
     responses(
         (status = 200, description = "OpenAPI 3.1.", content_type = "application/json",
             body = Object, example = json!({"openapi": "3.1.0"})),
-        ReadProblems,
     )
 )]
 pub(crate) async fn openapi() -> Response {
