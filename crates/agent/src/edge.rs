@@ -200,6 +200,7 @@ fn valid_key(key: &HeaderValue) -> Result<String, ApiError> {
     key.to_str()
         .ok()
         .filter(|key| (1..=idempotency::KEY_MAX).contains(&key.len()))
+        .filter(|key| key.bytes().all(|byte| byte.is_ascii_graphic()))
         .map(str::to_owned)
         .ok_or_else(|| {
             ApiError::new(

@@ -116,24 +116,29 @@ pub(super) fn respond(
     query: &OutputQuery,
     headers: &HeaderMap,
 ) -> Result<Response, ApiError> {
+    // Checked in both forms, so that a mistake shows wherever it is made.
+    let last_seen = headers
+        .get("last-event-id")
+        .map(last_event_id)
+        .transpose()?;
     if sse::wanted(headers) {
-        let from = match headers.get("last-event-id") {
-            Some(id) => id
-                .to_str()
-                .ok()
-                .and_then(|id| id.trim().parse().ok())
-                .ok_or_else(|| {
-                    ApiError::new(
-                        ErrorCode::InvalidRequest,
-                        "Last-Event-ID is not an id of ours",
-                    )
-                    .hint("Send the `id` of the last event that had one.")
-                })?,
-            None => query.from.unwrap_or(0),
-        };
+        let from = last_seen.or(query.from).unwrap_or(0);
         return events(agent, source, from, query, None, ());
     }
     raw(agent, &source, query)
+}
+
+fn last_event_id(id: &HeaderValue) -> Result<u64, ApiError> {
+    id.to_str()
+        .ok()
+        .and_then(|id| id.trim().parse().ok())
+        .ok_or_else(|| {
+            ApiError::new(
+                ErrorCode::InvalidRequest,
+                "Last-Event-ID is not an id of ours",
+            )
+            .hint("Send the `id` of the last event that had one.")
+        })
 }
 
 fn raw(agent: &Agent, source: &Source, query: &OutputQuery) -> Result<Response, ApiError> {

@@ -87,7 +87,7 @@ fn add_key(operation: &mut Operation) {
         .schema_type(SchemaType::new(Type::String))
         .min_length(Some(1))
         .max_length(Some(KEY_MAX))
-        .pattern(Some("^[ -~]+$"));
+        .pattern(Some("^[!-~]+$"));
     let key = ParameterBuilder::new()
         .name("Idempotency-Key")
         .parameter_in(ParameterIn::Header)

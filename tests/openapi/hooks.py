@@ -1,0 +1,156 @@
+"""What the generator of requests needs to know about this API.
+
+Bounds what would last (waits, streams), points some requests at things that exist, and adds a check of
+the form of failures. Nothing here hides an answer: every one is checked as it came.
+"""
+
+import json
+import random
+import time
+
+import requests
+import schemathesis
+
+# No generated call may last longer; also far below the request timeout.
+LONGEST_MS = 300
+# How long a stream that does not end by itself is read.
+STREAM_SECONDS = 0.3
+
+# Made by `inside` before the run; the last segment of a path that they fill.
+THERE = {
+    "processes": ["live", "ended"],
+    "sessions": ["there"],
+}
+
+# Failures of something outside the agent, documented as such.
+OUTSIDE = {"git_network", "port_unreachable", "storage_failed", "timed_out", "no_space", "unavailable"}
+
+chance = random.Random(1)
+
+
+def bound(body, properties):
+    """Bounds the times of a JSON body that has them."""
+    for name in ("timeout_ms", "grace_ms"):
+        if name not in properties:
+            continue
+        value = body.get(name)
+        if value is None or (isinstance(value, int) and value > LONGEST_MS):
+            body[name] = LONGEST_MS
+
+
+def properties_of(case):
+    """The fields of the operation's JSON body."""
+    document = case.operation.schema.raw_schema
+    found = set()
+
+    def walk(schema):
+        while isinstance(schema, dict) and "$ref" in schema:
+            node = document
+            for part in schema["$ref"].lstrip("#/").split("/"):
+                node = node[part]
+            schema = node
+        if isinstance(schema, dict):
+            found.update(schema.get("properties", {}))
+            for key in ("oneOf", "anyOf", "allOf"):
+                for item in schema.get(key, []):
+                    walk(item)
+
+    item = document["paths"].get(case.path, {}).get(case.method.lower(), {})
+    for content in item.get("requestBody", {}).get("content", {}).values():
+        walk(content.get("schema", {}))
+    return found
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    properties = properties_of(case)
+    if isinstance(case.body, dict):
+        bound(case.body, properties)
+    elif "timeout_ms" in properties and isinstance(case.body, type(schemathesis.core.NotSet())):
+        # A wait without a body has no bound.
+        case.body = {"timeout_ms": LONGEST_MS}
+        case.media_type = "application/json"
+    parts = case.path.split("/")
+    ids = THERE.get(parts[2]) if len(parts) > 3 and parts[3] == "{id}" else None
+    # Deleting or killing what the others need would make most requests meaningless.
+    destructive = case.method == "DELETE" or parts[-1] in ("kill", "signal")
+    if ids and not destructive and chance.random() < 0.5 and case.path_parameters:
+        case.path_parameters["id"] = chance.choice(ids)
+
+
+def too_large(value):
+    """Whether a number in there does not fit 63 bits.
+
+    The agent takes unsigned 64-bit numbers. The document calls them int64, because generators of
+    clients make 32-bit numbers of every wider format; so a number between the two is no mistake.
+    """
+    if isinstance(value, dict):
+        return any(map(too_large, value.values()))
+    if isinstance(value, list):
+        return any(map(too_large, value))
+    if isinstance(value, str) and value.isdecimal():
+        return int(value) > 2**63 - 1
+    return isinstance(value, (int, float)) and value > 2**63 - 1
+
+
+@schemathesis.hook
+def filter_case(context, case):
+    return not (too_large(case.body) or too_large(dict(case.query or {})))
+
+
+_send = requests.adapters.HTTPAdapter.send
+
+
+def send(self, request, **options):
+    """Reads a stream for a while and lets go of it."""
+    response = _send(self, request, **options)
+    kind = response.headers.get("content-type", "")
+    if kind.startswith(("text/event-stream", "application/octet-stream")) and "content-length" not in response.headers:
+        until = time.monotonic() + STREAM_SECONDS
+        data = b""
+        socket = getattr(getattr(response.raw, "_connection", None), "sock", None)
+        if socket is not None:
+            socket.settimeout(STREAM_SECONDS)
+        try:
+            while time.monotonic() < until:
+                piece = response.raw.read1(65536) if hasattr(response.raw, "read1") else response.raw.read(1)
+                if not piece:
+                    break
+                data += piece
+        except Exception:
+            pass  # Quiet for the whole time: what came is what there is.
+        response._content = data
+        response._content_consumed = True
+        response.close()
+    return response
+
+
+requests.adapters.HTTPAdapter.send = send
+
+
+@schemathesis.check
+def no_fault_of_ours(context, response, case):
+    """No 5xx, except those that tell of something outside the agent."""
+    if response.status_code < 500:
+        return
+    code = None
+    try:
+        code = response.json().get("code")
+    except Exception:
+        pass
+    assert code in OUTSIDE, f"{response.status_code} {code}"
+
+
+@schemathesis.check
+def failures_are_problems(context, response, case):
+    """Every failure is a problem document that says what, why and for which request."""
+    if response.status_code < 400:
+        return
+    kind = response.headers.get("content-type", [""])[0]
+    assert kind == "application/problem+json", kind
+    if case.method == "HEAD":
+        return
+    problem = json.loads(response.content)
+    assert problem["status"] == response.status_code, problem
+    assert problem["detail"] and problem["title"] and problem["code"], problem
+    assert problem["request_id"] == response.headers["x-request-id"][0], problem
