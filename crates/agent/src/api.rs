@@ -7,6 +7,7 @@ mod backups;
 mod contexts;
 mod document;
 mod exec;
+mod explorer;
 mod files;
 mod git;
 mod output;
@@ -65,6 +66,7 @@ fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
         routes!(service::readyz),
         routes!(service::version),
         routes!(service::openapi),
+        routes!(explorer::docs),
     ];
     [
         core,

@@ -1,12 +1,15 @@
 //! What the service says of itself.
 
+use std::sync::OnceLock;
+
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, header};
+use axum::response::Response;
+use http::{HeaderMap, HeaderValue};
 use sandshell_types::{API_VERSION, ErrorCode, Health, VersionInfo};
 
 use super::AgentState;
 use super::document::{self, ReadyProblems};
+use super::explorer;
 use crate::problem::ApiError;
 
 /// Whether the process is alive.
@@ -66,12 +69,11 @@ pub(crate) async fn version() -> axum::Json<VersionInfo> {
     responses(
         (status = 200, description = "OpenAPI 3.1.", content_type = "application/json",
             body = Object, example = json!({"openapi": "3.1.0"})),
+        (status = 304, description = "The document that the client has (`If-None-Match`)."),
     )
 )]
-pub(crate) async fn openapi() -> Response {
-    let headers = [(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
-    )];
-    (headers, document::served()).into_response()
+pub(crate) async fn openapi(headers: HeaderMap) -> Response {
+    static TAG: OnceLock<HeaderValue> = OnceLock::new();
+    let kind = HeaderValue::from_static("application/json");
+    explorer::with_tag(&headers, document::served(), kind, &TAG)
 }
