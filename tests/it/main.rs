@@ -8,6 +8,7 @@
 )]
 
 mod bad_input;
+mod browsers;
 mod bytes;
 mod calls;
 mod completion;

@@ -18,6 +18,7 @@ mod sandbox;
 mod service;
 mod sessions;
 mod terminals;
+mod tickets;
 mod watch;
 
 use std::sync::Arc;
@@ -67,6 +68,7 @@ fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
         routes!(service::version),
         routes!(service::openapi),
         routes!(explorer::docs),
+        routes!(tickets::create),
     ];
     [
         core,

@@ -117,6 +117,8 @@ problems! {
     ChangeProblems: InvalidRequest Unauthorized ProcessNotFound SessionNotFound IdempotencyConflict
         ProcessEnded StdinClosed StdinOffset SessionEnded BodyTooLarge UnsupportedMediaType
         LimitReached Internal Unavailable;
+    /// Of the making of tickets.
+    TicketProblems: InvalidRequest BodyTooLarge UnsupportedMediaType LimitReached;
     /// Of the readiness probe.
     ReadyProblems: Unavailable;
 }

@@ -13,7 +13,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 use crate::calls::in_time;
 
 /// One page of a browser. Dropping it ends the browser.
-pub(super) struct Browser {
+pub(crate) struct Browser {
     child: Child,
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     page: Option<String>,
@@ -27,7 +27,7 @@ impl Browser {
         clippy::print_stderr,
         reason = "nobody may take a skipped check for a passed one"
     )]
-    pub(super) async fn start() -> Option<Self> {
+    pub(crate) async fn start() -> Option<Self> {
         let profile = tempfile::tempdir().unwrap();
         let started = Command::new("chromium")
             .args([
@@ -102,13 +102,13 @@ impl Browser {
     }
 
     /// Goes to an address and waits until the document is read.
-    pub(super) async fn open(&mut self, url: &str) {
+    pub(crate) async fn open(&mut self, url: &str) {
         let navigated = self.call("Page.navigate", json!({"url": url})).await;
         assert!(navigated.get("errorText").is_none(), "{navigated}");
     }
 
     /// The value of an expression in the page, or of the promise it gives.
-    pub(super) async fn evaluate(&mut self, expression: &str) -> Value {
+    pub(crate) async fn evaluate(&mut self, expression: &str) -> Value {
         let parameters = json!({
             "expression": expression, "awaitPromise": true, "returnByValue": true,
         });
@@ -121,7 +121,7 @@ impl Browser {
     }
 
     /// The value of an expression as soon as something fits the selector.
-    pub(super) async fn when(&mut self, selector: &str, expression: &str) -> Value {
+    pub(crate) async fn when(&mut self, selector: &str, expression: &str) -> Value {
         self.evaluate(&format!(
             "new Promise((found) => {{
                  const look = () => document.querySelector({selector:?}) && found({expression});
@@ -133,7 +133,7 @@ impl Browser {
     }
 
     /// Ends the browser and all its processes.
-    pub(super) async fn close(mut self) {
+    pub(crate) async fn close(mut self) {
         self.page = None;
         self.call("Browser.close", json!({})).await;
         self.child.wait().unwrap();
