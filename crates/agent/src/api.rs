@@ -14,6 +14,7 @@ mod output;
 mod paging;
 mod ports;
 mod processes;
+pub(crate) mod queries;
 mod sandbox;
 mod service;
 mod sessions;

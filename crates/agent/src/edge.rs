@@ -148,6 +148,9 @@ impl Edge {
     }
 
     async fn dispatch(&self, request: Request<Body>) -> Response {
+        if let Err(refused) = api::queries::check(request.method(), request.uri()) {
+            return refused.into_response();
+        }
         if request.method() == Method::POST
             && let Some(key) = request.headers().get(IDEMPOTENCY_KEY)
         {
