@@ -3,10 +3,9 @@
 mod driver;
 
 use http::{HeaderMap, Method, StatusCode};
-use sandshell_client::types::{ErrorCode, Problem, TicketReply};
+use sandshell_client::types::{ErrorCode, Problem};
 use sandshell_client::{Client, ProcessFilter};
 use sandshell_testkit::Agent;
-use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::calls::{in_time, process_of};
@@ -56,13 +55,7 @@ async fn a_ticket_opens_its_stream_once_and_appears_in_no_log() {
     spoken(&agent).await;
     let stranger = Client::new(agent.url(), None).unwrap();
     let owner = agent.client();
-    let ticket = || async {
-        let body = json!({ "path": OUTPUT }).to_string();
-        let json = [("content-type", "application/json")];
-        let (status, _, body) = ask(&owner, Method::POST, "/v1/tickets", &json, &body).await;
-        assert_eq!(status, StatusCode::CREATED);
-        serde_json::from_slice::<TicketReply>(&body).unwrap()
-    };
+    let ticket = || async { in_time(owner.create_ticket(OUTPUT)).await.unwrap() };
     // Only who has the token makes tickets.
     let (status, _, _) = ask(&stranger, Method::POST, "/v1/tickets", &[], "{}").await;
     assert_eq!(status, StatusCode::UNAUTHORIZED);

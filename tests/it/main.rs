@@ -16,6 +16,7 @@ mod explorer;
 mod house;
 mod killing;
 mod lifecycle;
+mod metrics;
 mod openapi;
 mod processes;
 mod sessions;

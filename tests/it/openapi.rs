@@ -8,9 +8,11 @@ use std::process::Command;
 
 use sandshell_testkit::find_binary;
 
-/// Longest time of the generated requests, and cases for each operation and round.
+/// Longest time of the generated requests, cases for each operation and round, and where to begin.
+/// `SANDSHELL_FUZZ_SECONDS`, `SANDSHELL_FUZZ_CASES` and `SANDSHELL_FUZZ_SEED` ask for more or other ones.
 const SECONDS: &str = "60";
 const CASES: &str = "20";
+const SEED: &str = "1";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
@@ -82,7 +84,8 @@ fn generated_requests_get_documented_answers() {
         .args([&document, Path::new("/opt/agent-v1.json")])
         .args(["--", "/opt/openapi/inside"])
         .arg(bounds("SANDSHELL_FUZZ_SECONDS", SECONDS))
-        .arg(bounds("SANDSHELL_FUZZ_CASES", CASES)));
+        .arg(bounds("SANDSHELL_FUZZ_CASES", CASES))
+        .arg(bounds("SANDSHELL_FUZZ_SEED", SEED)));
     // Green without having asked anything would be no proof.
     let generated = said
         .lines()

@@ -10,11 +10,12 @@ mod exec;
 mod explorer;
 mod files;
 mod git;
+mod metrics;
 mod output;
 mod paging;
 mod ports;
 mod processes;
-pub(crate) mod queries;
+pub(crate) mod routes;
 mod sandbox;
 mod service;
 mod sessions;
@@ -70,6 +71,7 @@ fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
         routes!(service::openapi),
         routes!(explorer::docs),
         routes!(tickets::create),
+        routes!(metrics::metrics),
     ];
     [
         core,

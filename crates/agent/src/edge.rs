@@ -14,6 +14,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -89,6 +90,7 @@ impl Edge {
 
     /// Answers one request. Never fails: what goes wrong is an answer too.
     pub(crate) async fn answer(&self, request: Request<Body>) -> Response {
+        let began = Instant::now();
         let id = self.request_id(request.headers());
         let method = request.method().clone();
         let uri = request.uri().clone();
@@ -107,6 +109,9 @@ impl Edge {
             response = render_problem(response, &id, &method, uri.path());
         }
         tracing::debug!(%method, path = uri.path(), status = response.status().as_u16(), ?id, "request");
+        let metrics = &self.0.agent.metrics;
+        metrics.request(&method, uri.path(), response.status(), began.elapsed());
+        let mut response = response.map(|body| metrics.stream(body));
         caller.mark(response.headers_mut());
         response.headers_mut().insert(REQUEST_ID, id);
         response
@@ -148,7 +153,7 @@ impl Edge {
     }
 
     async fn dispatch(&self, request: Request<Body>) -> Response {
-        if let Err(refused) = api::queries::check(request.method(), request.uri()) {
+        if let Err(refused) = api::routes::check_query(request.method(), request.uri()) {
             return refused.into_response();
         }
         if request.method() == Method::POST

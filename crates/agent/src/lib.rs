@@ -29,6 +29,7 @@ mod edge;
 mod extract;
 mod idempotency;
 mod listen;
+mod metrics;
 mod problem;
 mod ready;
 mod server;
@@ -59,6 +60,7 @@ use crate::auth::Auth;
 use crate::browsers::Browsers;
 use crate::edge::Edge;
 use crate::listen::Listener;
+use crate::metrics::Metrics;
 use crate::state_dir::StateDir;
 use crate::ticket::Tickets;
 
@@ -201,6 +203,7 @@ pub(crate) struct Agent {
     pub(crate) executor: Executor,
     /// What browsers open streams with.
     pub(crate) tickets: Arc<Tickets>,
+    pub(crate) metrics: Arc<Metrics>,
     /// Cancelled when the agent ends; every long stream ends with it.
     pub(crate) shutdown: CancellationToken,
 }
@@ -233,6 +236,7 @@ pub async fn serve(
     let agent = Arc::new(Agent {
         executor: executor.clone(),
         tickets: Arc::default(),
+        metrics: Arc::default(),
         shutdown: CancellationToken::new(),
     });
     let browsers = Browsers::new(&address, options.cors_origins.clone(), &options.allow_hosts);
@@ -240,6 +244,7 @@ pub async fn serve(
     let server = tokio::spawn(server::serve(
         listener,
         edge.clone(),
+        Arc::clone(&agent.metrics),
         options.max_connections,
         agent.shutdown.clone(),
     ));
