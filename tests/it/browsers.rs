@@ -3,7 +3,7 @@
 mod driver;
 
 use http::{HeaderMap, Method, StatusCode};
-use sandshell_client::types::{ErrorCode, Problem};
+use sandshell_client::types::{ErrorCode, Problem, WaitRequest};
 use sandshell_client::{Client, ProcessFilter};
 use sandshell_testkit::Agent;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -41,7 +41,7 @@ async fn spoken(agent: &Agent) {
     let id = agent.client().create_process(&process).await.unwrap().id;
     agent
         .client()
-        .wait_process(&id, &Default::default())
+        .wait_process(&id, &WaitRequest::default())
         .await
         .unwrap();
 }

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
+use sandshell_exec::SessionHandle;
 use sandshell_types::{ProcessKind, ProcessState, SessionState};
 
 use super::AgentState;
@@ -76,7 +77,7 @@ fn sessions(agent: &Agent, text: &mut Exposition) {
         .executor
         .sessions()
         .iter()
-        .map(|session| session.record())
+        .map(SessionHandle::record)
         .collect();
     for (state, label) in [
         (SessionState::Idle, "idle"),
@@ -92,7 +93,7 @@ fn sessions(agent: &Agent, text: &mut Exposition) {
     }
     let waiting: u64 = records
         .iter()
-        .map(|record| record.queue_length as u64)
+        .map(|record| u64::from(record.queue_length))
         .sum();
     text.gauge(
         "sandshell_session_commands_waiting",
