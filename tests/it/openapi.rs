@@ -92,6 +92,7 @@ fn generated_requests_get_documented_answers() {
         .find_map(|line| line.trim().split_once(" generated").map(|(count, _)| count))
         .and_then(|count| count.parse::<u32>().ok());
     assert!(generated.is_some_and(|count| count > 500), "{said}");
+    assert!(said.contains("Events checked: {'"), "{said}");
 }
 
 /// A root with the system's programs read-only, and everything else empty and gone at the end: no

@@ -4,6 +4,7 @@ Bounds what would last (waits, streams), points some requests at things that exi
 the form of failures. Nothing here hides an answer: every one is checked as it came.
 """
 
+import atexit
 import json
 import random
 import time
@@ -26,6 +27,13 @@ THERE = {
 OUTSIDE = {"git_network", "port_unreachable", "storage_failed", "timed_out", "no_space", "unavailable"}
 
 chance = random.Random(1)
+
+# Whether the next request asks for events.
+wish = {"events": False}
+
+# Events by name, to be told at the end: a check that saw none is no proof.
+seen = {}
+atexit.register(lambda: print(f"Events checked: {seen}"))
 
 
 def bound(body, properties):
@@ -61,6 +69,15 @@ def properties_of(case):
     return found
 
 
+def good_contents(case):
+    """The content types of good answers, with their schemas."""
+    item = case.operation.schema.raw_schema["paths"].get(case.path, {}).get(case.method.lower(), {})
+    for status, answer in item.get("responses", {}).items():
+        if status.startswith("2"):
+            for kind, content in answer.get("content", {}).items():
+                yield kind, content.get("schema", {})
+
+
 @schemathesis.hook
 def before_call(context, case, kwargs):
     properties = properties_of(case)
@@ -70,6 +87,10 @@ def before_call(context, case, kwargs):
         # A wait without a body has no bound.
         case.body = {"timeout_ms": LONGEST_MS}
         case.media_type = "application/json"
+    # Half of the answers that can be events are asked for as events.
+    kinds = [kind for kind, _ in good_contents(case)]
+    # (Told to `send`: a case whose headers were changed is no longer checked for missing ones.)
+    wish["events"] = "text/event-stream" in kinds and (len(kinds) == 1 or chance.random() < 0.5)
     parts = case.path.split("/")
     ids = THERE.get(parts[2]) if len(parts) > 3 and parts[3] == "{id}" else None
     # Deleting or killing what the others need would make most requests meaningless.
@@ -104,17 +125,22 @@ _send = requests.adapters.HTTPAdapter.send
 
 def send(self, request, **options):
     """Reads a stream for a while and lets go of it."""
+    if wish["events"]:
+        request.headers["Accept"] = "text/event-stream"
     response = _send(self, request, **options)
     kind = response.headers.get("content-type", "")
-    if kind.startswith(("text/event-stream", "application/octet-stream")) and "content-length" not in response.headers:
+    events = kind.startswith("text/event-stream")
+    octets = kind.startswith("application/octet-stream") and "content-length" not in response.headers
+    connection = getattr(response.raw, "_connection", None)
+    if (events or octets) and getattr(connection, "sock", None):
+        connection.sock.settimeout(STREAM_SECONDS)
+    # Events are read by schemathesis itself, which stops when they pause.
+    if octets:
         until = time.monotonic() + STREAM_SECONDS
         data = b""
-        socket = getattr(getattr(response.raw, "_connection", None), "sock", None)
-        if socket is not None:
-            socket.settimeout(STREAM_SECONDS)
         try:
             while time.monotonic() < until:
-                piece = response.raw.read1(65536) if hasattr(response.raw, "read1") else response.raw.read(1)
+                piece = response.raw.read1(65536)
                 if not piece:
                     break
                 data += piece
@@ -155,3 +181,19 @@ def failures_are_problems(context, response, case):
     assert problem["status"] == response.status_code, problem
     assert problem["detail"] and problem["title"] and problem["code"], problem
     assert problem["request_id"] == response.headers["x-request-id"][0], problem
+
+
+@schemathesis.check
+def events_are_named(context, response, case):
+    """Every event of a stream is one that the document names. Its data is checked with the schemas."""
+    kind = response.headers.get("content-type", [""])[0]
+    if not kind.startswith("text/event-stream"):
+        return
+    schema = next(schema for kind, schema in good_contents(case) if kind == "text/event-stream")
+    schemas = case.operation.schema.raw_schema["components"]["schemas"]
+    named = schemas[schema["$ref"].split("/")[-1]]["discriminator"]["mapping"]
+    for line in response.content.decode().splitlines():
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+            assert name in named, f"{name} is not in {list(named)}"
+            seen[name] = seen.get(name, 0) + 1

@@ -48,6 +48,7 @@ const refName = (schema) => (schema && schema.$ref ? schema.$ref.split("/").pop(
 function typeOf(schema) {
   if (!schema) return "any";
   if (schema.$ref) return refName(schema);
+  if (schema.contentSchema) return "JSON of " + typeOf(schema.contentSchema);
   const several = schema.oneOf || schema.anyOf;
   if (several) return several.map(typeOf).join(" | ");
   if (schema.allOf) return schema.allOf.map(typeOf).join(" & ");
@@ -79,7 +80,7 @@ function schemaTree(schema) {
 }
 
 function branch(head, schema) {
-  const target = [schema, schema.items, schema.additionalProperties, ...(schema.oneOf || schema.anyOf || [])]
+  const target = [schema, schema.contentSchema, schema.items, schema.additionalProperties, ...(schema.oneOf || schema.anyOf || [])]
     .find((part) => part && typeof part === "object" && (resolve(part).properties || resolve(part).oneOf));
   if (!target) return make("span", {}, head);
   const details = make("details", {}, make("summary", {}, head));
@@ -212,6 +213,8 @@ function tryIt(entry) {
     return { url: path + (query.length ? "?" + query.join("&") : ""), method: entry.method.toUpperCase(), headers, body: content };
   };
   const refresh = () => { curl.textContent = curlOf(request()); };
+  const socket = Boolean((entry.operation.responses || {})["101"]);
+  send.disabled = socket;
   const form = make("form", { oninput: refresh, onsubmit: (event) => {
     event.preventDefault();
     refresh();
@@ -224,6 +227,7 @@ function tryIt(entry) {
     make("td", {}, inline(parameter.description))))) : null,
   text,
   make("div", { class: "row" }, send, cancel, kinds.length > 1 ? make("label", {}, "Answer as ", accept) : null),
+  socket ? make("p", { class: "dim" }, "This is a WebSocket and cannot be tried here; a page opens it with a ticket from ", make("code", {}, "POST /v1/tickets"), ".") : null,
   result,
   make("div", { class: "row" }, make("span", { class: "dim" }, "The same with curl"), copy), curl);
   refresh();

@@ -159,10 +159,8 @@ pub(crate) async fn forget(
         (status = 200, description = "The output.", content(
             (RawBytes = "application/octet-stream", example = json!("hello\n")),
             (OutputEvents = "text/event-stream", example = json!({
-                "event": "output", "id": "6", "data": {
-                    "stream": "stdout", "offset": 0, "data": "hello\n", "encoding": "utf8",
-                    "at": "2026-01-01T00:00:00Z"
-                }
+                "event": "output", "id": "6",
+                "data": r#"{"stream":"stdout","offset":0,"data":"hello\n","encoding":"utf8","at":"2026-01-01T00:00:00Z"}"#
             })),
         )),
         OutputProblems,

@@ -170,7 +170,7 @@ event_union! {
                 "session_state": "kept"
             })),
             (SessionExecEvents = "text/event-stream", example = json!({
-                "event": "command", "data": {"command_id": "cmd_0198c0de"}
+                "event": "command", "data": r#"{"command_id":"cmd_0198c0de"}"#
             })),
         )),
         StartProblems,
@@ -373,10 +373,8 @@ pub(crate) async fn command(
         (status = 200, description = "The output.", content(
             (RawBytes = "application/octet-stream", example = json!("hello\n")),
             (OutputEvents = "text/event-stream", example = json!({
-                "event": "output", "id": "6", "data": {
-                    "stream": "stderr", "offset": 0, "data": "oops\n", "encoding": "utf8",
-                    "at": "2026-01-01T00:00:00Z"
-                }
+                "event": "output", "id": "6",
+                "data": r#"{"stream":"stderr","offset":0,"data":"oops\n","encoding":"utf8","at":"2026-01-01T00:00:00Z"}"#
             })),
         )),
         OutputProblems,

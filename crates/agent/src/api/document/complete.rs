@@ -1,8 +1,8 @@
 //! What is true of every operation and therefore written by none.
 //!
 //! The edge answers before and around the handlers: it refuses requests without a token or from a
-//! foreign page, takes idempotency keys, and catches panics. Its answers and parameters are added here
-//! to each operation that does not list them itself.
+//! foreign page, takes idempotency keys, and catches panics; the reading of JSON bodies has its own
+//! refusals. These answers and parameters are added here to each operation that does not list them.
 
 use sandshell_types::ErrorCode;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
@@ -23,6 +23,9 @@ const EDGE: &[ErrorCode] = &[
 /// What it can answer to a POST besides.
 const KEYED: &[ErrorCode] = &[ErrorCode::IdempotencyConflict, ErrorCode::LimitReached];
 
+/// What the reading of a JSON body can answer, in any handler.
+const JSON_BODY: &[ErrorCode] = &[ErrorCode::BodyTooLarge, ErrorCode::UnsupportedMediaType];
+
 /// Adds to every operation what the edge does.
 pub(super) fn complete(document: &mut OpenApi) {
     for item in document.paths.paths.values_mut() {
@@ -32,6 +35,11 @@ pub(super) fn complete(document: &mut OpenApi) {
                 continue;
             }
             add_problems(operation, EDGE);
+            if let Some(RefOr::T(body)) = &operation.request_body
+                && body.content.contains_key("application/json")
+            {
+                add_problems(operation, JSON_BODY);
+            }
             if is_post {
                 add_problems(operation, KEYED);
                 add_key(operation);

@@ -2,7 +2,8 @@
 //!
 //! `OpenAPI` 3.1 has no words for a stream of events, so each stream is described by a named union of
 //! its events, as objects of their `event`, `id` and `data` lines, told apart by `event`. The union is
-//! the schema of the `text/event-stream` answer; generators make one type of each event from it.
+//! the schema of the `text/event-stream` answer. Each object has the form that `OpenAPI` 3.2 gives events:
+//! `data` is text whose content has a schema.
 //!
 //! A surface with a stream of its own says so beside its routes:
 //!
@@ -12,7 +13,7 @@
 //!     pub(super) WalkEvents: "step" => StepEvent, "end" => EndEvent;
 //! }
 //! … (status = 200, description = "…", content((WalkEvents = "text/event-stream", example = json!({
-//!       "event": "step", "id": "1", "data": {…}}))))
+//!       "event": "step", "id": "1", "data": r#"{"length": 3}"#}))))
 //! ```
 
 use std::borrow::Cow;
@@ -58,14 +59,19 @@ impl EventSchema {
             .description(Some(
                 "The `id:` line, where there is one: what `Last-Event-ID` takes.",
             ));
+        let data = ObjectBuilder::new()
+            .schema_type(SchemaType::new(Type::String))
+            .content_media_type("application/json")
+            .content_schema(Some(Ref::from_schema_name(self.data.as_ref())))
+            .description(Some("The `data:` line."));
         let object = ObjectBuilder::new()
             .property("event", name)
             .property("id", id)
-            .property("data", Ref::from_schema_name(self.data.as_ref()))
+            .property("data", data)
             .required("event")
             .required("data")
             .description(Some(format!(
-                "`event: {}`; `data` is the JSON of its `data:` line.",
+                "`event: {}`; its data is JSON in one line.",
                 self.name
             )));
         RefOr::T(Schema::Object(object.build()))
