@@ -8,12 +8,16 @@
 )]
 
 mod bad_input;
+mod browsers;
 mod bytes;
 mod calls;
 mod completion;
+mod explorer;
 mod house;
 mod killing;
 mod lifecycle;
+mod metrics;
+mod openapi;
 mod processes;
 mod sessions;
 mod shell_cases;

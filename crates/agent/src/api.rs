@@ -7,16 +7,20 @@ mod backups;
 mod contexts;
 mod document;
 mod exec;
+mod explorer;
 mod files;
 mod git;
+mod metrics;
 mod output;
 mod paging;
 mod ports;
 mod processes;
+pub(crate) mod routes;
 mod sandbox;
 mod service;
 mod sessions;
 mod terminals;
+mod tickets;
 mod watch;
 
 use std::sync::Arc;
@@ -65,6 +69,9 @@ fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
         routes!(service::readyz),
         routes!(service::version),
         routes!(service::openapi),
+        routes!(explorer::docs),
+        routes!(tickets::create),
+        routes!(metrics::metrics),
     ];
     [
         core,

@@ -10,8 +10,9 @@ use subtle::ConstantTimeEq as _;
 use crate::problem::ApiError;
 use crate::token::Token;
 
-/// Routes that say nothing worth protecting and that probes call without a token.
-const OPEN: &[&str] = &["/healthz", "/readyz", "/version"];
+/// Routes that say nothing worth protecting: probes, and the description of the API, which is the same
+/// in every copy of the program.
+pub(crate) const OPEN: &[&str] = &["/healthz", "/readyz", "/version", "/openapi.json", "/docs"];
 
 /// The rule for one agent; without a token everyone who can connect may ask.
 #[derive(Debug)]

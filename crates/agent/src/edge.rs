@@ -1,8 +1,8 @@
 //! The edge: what happens to every request before and after its handler.
 //!
 //! ```text
-//! request ─► id ─► token ─► (idempotency key) ─► router ─► handler
-//! answer  ◄─ id ◄─ problem document ◄────────────────────────┘
+//! request ─► id ─► Host, Origin ─► token or ticket ─► (idempotency key) ─► router ─► handler
+//! answer  ◄─ id ◄─ CORS ◄─ problem document ◄──────────────────────────────────────────┘
 //! ```
 //!
 //! Owns request ids, the rendering of problems, the catching of panics and the repeating of answers.
@@ -14,6 +14,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -27,9 +28,11 @@ use tower::Service as _;
 
 use crate::Agent;
 use crate::api::{self, Answer, KeyTicket, WholeAnswer};
-use crate::auth::Auth;
+use crate::auth::{Auth, OPEN};
+use crate::browsers::{Browsers, Caller, take_parameter};
 use crate::idempotency::{self, Claim, Keys};
 use crate::problem::ApiError;
+use crate::ticket;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -37,6 +40,12 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// Longest request id taken over from a client.
 const REQUEST_ID_MAX: usize = 128;
+
+/// What became of a request at the door.
+enum Admitted {
+    Request(Request<Body>),
+    Answered(Response),
+}
 
 /// The service of every connection.
 #[derive(Clone)]
@@ -46,6 +55,7 @@ struct Inner {
     agent: Arc<Agent>,
     router: Router,
     auth: Auth,
+    browsers: Browsers,
     keys: Arc<Keys<Answer>>,
     /// Random, so that the ids of two agents differ.
     id_prefix: String,
@@ -53,7 +63,7 @@ struct Inner {
 }
 
 impl Edge {
-    pub(crate) fn new(agent: Arc<Agent>, auth: Auth) -> Self {
+    pub(crate) fn new(agent: Arc<Agent>, auth: Auth, browsers: Browsers) -> Self {
         let mut random = [0_u8; 6];
         // Ids of requests are no secret; without random bytes they are only less distinct.
         let _ = getrandom::fill(&mut random);
@@ -66,6 +76,7 @@ impl Edge {
             router: api::router(Arc::clone(&agent)),
             agent,
             auth,
+            browsers,
             keys: Arc::new(Keys::new(idempotency::CAPACITY)),
             id_prefix,
             requests: AtomicU64::new(0),
@@ -79,30 +90,72 @@ impl Edge {
 
     /// Answers one request. Never fails: what goes wrong is an answer too.
     pub(crate) async fn answer(&self, request: Request<Body>) -> Response {
+        let began = Instant::now();
         let id = self.request_id(request.headers());
         let method = request.method().clone();
         let uri = request.uri().clone();
-        let mut response = match self.0.auth.check(uri.path(), request.headers()) {
-            Err(refused) => refused.into_response(),
-            Ok(()) => match AssertUnwindSafe(self.dispatch(request))
-                .catch_unwind()
-                .await
-            {
-                Ok(response) => response,
-                Err(panic) => {
+        let (mut response, caller) = match self.admit(request) {
+            Err(refused) => (refused.into_response(), Caller::Plain),
+            Ok((Admitted::Answered(response), caller)) => (response, caller),
+            Ok((Admitted::Request(request), caller)) => {
+                let answer = AssertUnwindSafe(self.dispatch(request)).catch_unwind();
+                let response = answer.await.unwrap_or_else(|panic| {
                     ApiError::internal("a handler panicked", &text_of(&*panic)).into_response()
-                }
-            },
+                });
+                (response, caller)
+            }
         };
         if response.status().is_client_error() || response.status().is_server_error() {
             response = render_problem(response, &id, &method, uri.path());
         }
         tracing::debug!(%method, path = uri.path(), status = response.status().as_u16(), ?id, "request");
+        let metrics = &self.0.agent.metrics;
+        metrics.request(&method, uri.path(), response.status(), began.elapsed());
+        let mut response = response.map(|body| metrics.stream(body));
+        caller.mark(response.headers_mut());
         response.headers_mut().insert(REQUEST_ID, id);
         response
     }
 
+    /// Lets a request in, or answers it here: who asks, from where, and with what right.
+    fn admit(&self, request: Request<Body>) -> Result<(Admitted, Caller), ApiError> {
+        let caller = match self.0.browsers.check(&request) {
+            Ok(caller) => caller,
+            // Probes ask by any name, and there is nothing in these for a foreign page.
+            Err(_) if OPEN.contains(&request.uri().path()) => Caller::Plain,
+            Err(refused) => return Err(refused),
+        };
+        if let Some(response) = caller.preflight(&request) {
+            return Ok((Admitted::Answered(response), caller));
+        }
+        let (mut parts, body) = request.into_parts();
+        // Taken out before anything could log it, and used up whether it is needed or not.
+        let by_ticket =
+            take_parameter(&mut parts, ticket::PARAMETER, ticket::PREFIX).map(|given| {
+                let tickets = &self.0.agent.tickets;
+                tickets.redeem(&given, &parts.method, parts.uri.path(), &parts.headers)
+            });
+        let by_token = self.0.auth.check(parts.uri.path(), &parts.headers);
+        let admitted = match (by_ticket, by_token) {
+            (Some(true), _) | (_, Ok(())) => Ok(()),
+            (Some(false), Err(_)) => Err(ApiError::new(
+                ErrorCode::Unauthorized,
+                "the ticket does not open this",
+            )
+            .hint("A ticket opens one stream of its path, once, within 30 seconds; POST /v1/tickets makes one.")),
+            (None, Err(refused)) => Err(refused),
+        };
+        match admitted {
+            Ok(()) => Ok((Admitted::Request(Request::from_parts(parts, body)), caller)),
+            // A page that may use the API may also learn why it was refused.
+            Err(refused) => Ok((Admitted::Answered(refused.into_response()), caller)),
+        }
+    }
+
     async fn dispatch(&self, request: Request<Body>) -> Response {
+        if let Err(refused) = api::routes::check_query(request.method(), request.uri()) {
+            return refused.into_response();
+        }
         if request.method() == Method::POST
             && let Some(key) = request.headers().get(IDEMPOTENCY_KEY)
         {
@@ -200,6 +253,7 @@ fn valid_key(key: &HeaderValue) -> Result<String, ApiError> {
     key.to_str()
         .ok()
         .filter(|key| (1..=idempotency::KEY_MAX).contains(&key.len()))
+        .filter(|key| key.bytes().all(|byte| byte.is_ascii_graphic()))
         .map(str::to_owned)
         .ok_or_else(|| {
             ApiError::new(

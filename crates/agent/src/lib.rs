@@ -24,16 +24,19 @@
 
 mod api;
 mod auth;
+mod browsers;
 mod edge;
 mod extract;
 mod idempotency;
 mod listen;
+mod metrics;
 mod problem;
 mod ready;
 mod server;
 mod sse;
 mod state_dir;
 mod supervise;
+mod ticket;
 mod token;
 
 use std::collections::BTreeMap;
@@ -48,14 +51,18 @@ use sandshell_isolate::InitHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use api::openapi_json;
+pub use browsers::Origin;
 pub use listen::Listen;
 pub use state_dir::StateDirError;
 pub use token::{Token, TokenError};
 
 use crate::auth::Auth;
+use crate::browsers::Browsers;
 use crate::edge::Edge;
 use crate::listen::Listener;
+use crate::metrics::Metrics;
 use crate::state_dir::StateDir;
+use crate::ticket::Tickets;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -91,6 +98,10 @@ pub struct AgentOptions {
     pub env: BTreeMap<String, String>,
     /// Most bytes of output kept for each process.
     pub log_bytes: Option<u64>,
+    /// Origins whose pages may use the API.
+    pub cors_origins: Vec<Origin>,
+    /// Further names in the Host header that are answered to.
+    pub allow_hosts: Vec<String>,
     /// Connections served at a time.
     pub max_connections: usize,
     /// A command to supervise: when it ends, so does the agent.
@@ -190,6 +201,9 @@ impl AgentError {
 #[derive(Clone)]
 pub(crate) struct Agent {
     pub(crate) executor: Executor,
+    /// What browsers open streams with.
+    pub(crate) tickets: Arc<Tickets>,
+    pub(crate) metrics: Arc<Metrics>,
     /// Cancelled when the agent ends; every long stream ends with it.
     pub(crate) shutdown: CancellationToken,
 }
@@ -221,12 +235,16 @@ pub async fn serve(
     let executor = Executor::start(init, core_config(&options, &state_dir)).await?;
     let agent = Arc::new(Agent {
         executor: executor.clone(),
+        tickets: Arc::default(),
+        metrics: Arc::default(),
         shutdown: CancellationToken::new(),
     });
-    let edge = Edge::new(Arc::clone(&agent), Auth::new(token.clone()));
+    let browsers = Browsers::new(&address, options.cors_origins.clone(), &options.allow_hosts);
+    let edge = Edge::new(Arc::clone(&agent), Auth::new(token.clone()), browsers);
     let server = tokio::spawn(server::serve(
         listener,
         edge.clone(),
+        Arc::clone(&agent.metrics),
         options.max_connections,
         agent.shutdown.clone(),
     ));

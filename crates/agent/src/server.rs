@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::edge::Edge;
 use crate::listen::{Connection, Listener};
+use crate::metrics::Metrics;
 
 /// Time for a connection's first request: whoever connects has something to ask.
 const FIRST_REQUEST: Duration = Duration::from_secs(30);
@@ -42,6 +43,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) async fn serve(
     listener: Listener,
     edge: Edge,
+    metrics: Arc<Metrics>,
     max_connections: usize,
     shutdown: CancellationToken,
 ) {
@@ -62,12 +64,13 @@ pub(crate) async fn serve(
             Ok(connection) => {
                 let (builder, edge, shutdown) =
                     (Arc::clone(&builder), edge.clone(), shutdown.clone());
+                let open = metrics.connection();
                 connections.spawn(async move {
                     match connection {
                         Connection::Tcp(stream) => drive(stream, &builder, edge, &shutdown).await,
                         Connection::Unix(stream) => drive(stream, &builder, edge, &shutdown).await,
                     }
-                    drop(slot);
+                    drop((slot, open));
                 });
             }
             Err(error) => {

@@ -72,6 +72,8 @@ fn options(arguments: AgentArguments) -> AgentOptions {
         user: arguments.user,
         env: arguments.environment.into_iter().collect(),
         log_bytes: arguments.log_bytes,
+        cors_origins: arguments.cors_origins,
+        allow_hosts: arguments.allow_hosts,
         max_connections: MAX_CONNECTIONS,
         command: arguments.command,
     }

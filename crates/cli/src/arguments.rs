@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sandshell_agent::Listen;
+use sandshell_agent::{Listen, Origin};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -92,6 +92,14 @@ pub(crate) struct AgentArguments {
     /// Most bytes of output kept for each process [default: 268435456].
     #[arg(long, value_name = "BYTES")]
     pub(crate) log_bytes: Option<u64>,
+
+    /// Origin whose web pages may use the API, such as `http://localhost:5173`; may be given again.
+    #[arg(long = "cors-origin", value_name = "ORIGIN")]
+    pub(crate) cors_origins: Vec<Origin>,
+
+    /// Name in the Host header to answer to besides localhost and the address; may be given again.
+    #[arg(long = "allow-host", value_name = "NAME")]
+    pub(crate) allow_hosts: Vec<String>,
 
     /// Do without something even where it could be had, to look at the fallbacks.
     #[arg(

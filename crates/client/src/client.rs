@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, response};
 use http_body_util::Full;
-use sandshell_types::{ExecRequest, ExecResult, Health, VersionInfo};
+use sandshell_types::{ExecRequest, ExecResult, Health, TicketReply, TicketRequest, VersionInfo};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -80,6 +80,21 @@ impl Client {
     /// `GET /healthz`.
     pub async fn healthz(&self) -> Result<Health, ClientError> {
         self.get("/healthz").await
+    }
+
+    /// `GET /metrics`: the figures of the service, in the text form of Prometheus.
+    pub async fn metrics(&self) -> Result<String, ClientError> {
+        let bytes = self.get_bytes("/metrics").await?.read_to_end().await?;
+        String::from_utf8(bytes.into())
+            .map_err(|error| ClientError::protocol("the figures are not text", error))
+    }
+
+    /// Makes a ticket, with which a browser can open one stream of this path.
+    pub async fn create_ticket(&self, path: &str) -> Result<TicketReply, ClientError> {
+        let request = TicketRequest {
+            path: path.to_owned(),
+        };
+        self.post("/v1/tickets", &request).await
     }
 
     /// Runs one command and waits for its result.

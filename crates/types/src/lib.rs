@@ -33,7 +33,7 @@ pub use process::{
     ProcessRecord, ProcessRequest, ProcessState, RestartMode, RestartPolicy, SignalReply,
     SignalRequest, SignalScope, Survivor, WaitOutcome, WaitReply, WaitRequest,
 };
-pub use service::{API_VERSION, Health, VersionInfo};
+pub use service::{API_VERSION, Health, TicketReply, TicketRequest, VersionInfo};
 pub use session::{
     CommandEvent, CommandRecord, CommandState, ForegroundInfo, ForkRequest, InterruptReply,
     ProcessInfo, SessionExecRequest, SessionExecResult, SessionExitEvent, SessionPatch,

@@ -1,14 +1,17 @@
 //! The `OpenAPI` document, made from the route table.
 //!
-//! Owns what is said once for all routes: the title, the token, and which problems a route can give.
+//! Owns what is said once for all routes: the title, the token, which problems a route can give, what
+//! the edge adds to each (`complete`), and how streams of events are described (`events`). The tests
+//! beside it name each route that leaves something unsaid.
+
+mod complete;
+pub(super) mod events;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use axum::body::Bytes;
-use sandshell_types::{
-    CommandEvent, ErrorCode, ExitEvent, Problem, SessionExitEvent, TruncatedEvent,
-};
+use sandshell_types::{ErrorCode, Problem};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
     Components, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, ResponseBuilder,
@@ -43,13 +46,9 @@ fn base() -> OpenApi {
         TOKEN,
         SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build()),
     );
-    // Not bodies of any route, but of problems and events.
+    // Not bodies of any route, but of every failure.
     add_schema::<Problem>(&mut components);
     add_schema::<ErrorCode>(&mut components);
-    add_schema::<TruncatedEvent>(&mut components);
-    add_schema::<ExitEvent>(&mut components);
-    add_schema::<CommandEvent>(&mut components);
-    add_schema::<SessionExitEvent>(&mut components);
     OpenApiBuilder::new()
         .info(info)
         .components(Some(components))
@@ -71,7 +70,9 @@ fn add_schema<T: ToSchema + PartialSchema>(components: &mut Components) {
 
 /// The document.
 fn document() -> OpenApi {
-    assemble(super::table()).into_openapi()
+    let mut document = assemble(super::table()).into_openapi();
+    complete::complete(&mut document);
+    document
 }
 
 /// The document as pretty JSON.
@@ -116,6 +117,8 @@ problems! {
     ChangeProblems: InvalidRequest Unauthorized ProcessNotFound SessionNotFound IdempotencyConflict
         ProcessEnded StdinClosed StdinOffset SessionEnded BodyTooLarge UnsupportedMediaType
         LimitReached Internal Unavailable;
+    /// Of the making of tickets.
+    TicketProblems: InvalidRequest BodyTooLarge UnsupportedMediaType LimitReached;
     /// Of the readiness probe.
     ReadyProblems: Unavailable;
 }
@@ -152,5 +155,4 @@ fn responses(codes: &[ErrorCode]) -> BTreeMap<String, RefOr<utoipa::openapi::Res
 }
 
 #[cfg(test)]
-#[path = "document_tests.rs"]
 mod tests;

@@ -22,8 +22,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// same `id` and spec, or the same `Idempotency-Key`, gives the same result without running it again.
 #[utoipa::path(
     post, path = "/v1/exec", operation_id = "exec", tag = "exec",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry safe for 10 minutes.")),
-    request_body = ExecRequest,
+    request_body(content = ExecRequest, description = "What to run.",
+        example = json!({"command": "echo hello; echo oops >&2", "timeout_ms": 10_000})),
     responses(
         (status = 200, description = "The result.", body = ExecResult, example = json!({
             "id": "proc_0198c0de", "exit_code": 0, "stdout": "hello\n", "stderr": "oops\n",

@@ -11,10 +11,11 @@ use futures_util::stream;
 use http::{HeaderMap, HeaderValue, header};
 use sandshell_exec::output::{OutputError, OutputLog, Stream, StreamReader};
 use sandshell_exec::{CommandHandle, ProcessHandle};
-use sandshell_types::{Encoding, ErrorCode, ExitEvent, StreamName};
+use sandshell_types::{Encoding, ErrorCode, ExitEvent, OutputEvent, StreamName, TruncatedEvent};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
+use super::document::events::event_union;
 use crate::Agent;
 use crate::problem::ApiError;
 use crate::sse;
@@ -45,6 +46,12 @@ pub(crate) struct OutputQuery {
 #[schema(value_type = String, format = Binary)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(super) struct RawBytes(Vec<u8>);
+
+event_union! {
+    /// Output of a process or of a session's command, in order of arrival. `exit` is always the last.
+    pub(super) OutputEvents:
+        "output" => OutputEvent, "truncated" => TruncatedEvent, "exit" => ExitEvent;
+}
 
 impl OutputQuery {
     /// All events, live.
@@ -109,24 +116,29 @@ pub(super) fn respond(
     query: &OutputQuery,
     headers: &HeaderMap,
 ) -> Result<Response, ApiError> {
+    // Checked in both forms, so that a mistake shows wherever it is made.
+    let last_seen = headers
+        .get("last-event-id")
+        .map(last_event_id)
+        .transpose()?;
     if sse::wanted(headers) {
-        let from = match headers.get("last-event-id") {
-            Some(id) => id
-                .to_str()
-                .ok()
-                .and_then(|id| id.trim().parse().ok())
-                .ok_or_else(|| {
-                    ApiError::new(
-                        ErrorCode::InvalidRequest,
-                        "Last-Event-ID is not an id of ours",
-                    )
-                    .hint("Send the `id` of the last event that had one.")
-                })?,
-            None => query.from.unwrap_or(0),
-        };
+        let from = last_seen.or(query.from).unwrap_or(0);
         return events(agent, source, from, query, None, ());
     }
     raw(agent, &source, query)
+}
+
+fn last_event_id(id: &HeaderValue) -> Result<u64, ApiError> {
+    id.to_str()
+        .ok()
+        .and_then(|id| id.trim().parse().ok())
+        .ok_or_else(|| {
+            ApiError::new(
+                ErrorCode::InvalidRequest,
+                "Last-Event-ID is not an id of ours",
+            )
+            .hint("Send the `id` of the last event that had one.")
+        })
 }
 
 fn raw(agent: &Agent, source: &Source, query: &OutputQuery) -> Result<Response, ApiError> {

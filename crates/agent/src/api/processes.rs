@@ -8,13 +8,13 @@ use axum::response::Response;
 use http::HeaderMap;
 use sandshell_exec::ProcessHandle;
 use sandshell_types::{
-    KillReply, KillRequest, List, OutputEvent, ProcessKind, ProcessRecord, ProcessRequest,
-    SessionId, SignalReply, SignalRequest, StdinReply, WaitReply, WaitRequest,
+    KillReply, KillRequest, List, ProcessKind, ProcessRecord, ProcessRequest, SessionId,
+    SignalReply, SignalRequest, StdinReply, WaitReply, WaitRequest,
 };
 use serde::Deserialize;
 
 use super::document::{ChangeProblems, OutputProblems, ReadProblems, StartProblems};
-use super::output::{self, OutputQuery, RawBytes, Source};
+use super::output::{self, OutputEvents, OutputQuery, RawBytes, Source};
 use super::paging::{PageQuery, page};
 use super::{AgentState, Nothing, created};
 use crate::extract::{Json, OptionalJson, Path, Query, discard, next_data};
@@ -30,8 +30,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// id again gives the same process when the spec is the same.
 #[utoipa::path(
     post, path = "/v1/processes", operation_id = "start_process", tag = "processes",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry safe for 10 minutes.")),
-    request_body = ProcessRequest,
+    request_body(content = ProcessRequest, description = "What to run.", example = json!({
+        "id": "web", "command": "python3 -m http.server 8000", "restart": {"mode": "on_failure"}
+    })),
     responses(
         (status = 201, description = "It was started.", body = ProcessRecord, example = json!({
             "id": "web", "pid": 12, "state": "running", "kind": "process",
@@ -70,6 +71,8 @@ pub(crate) struct ProcessQuery {
 }
 
 /// List processes, oldest first.
+///
+/// Those that run and those that ended lately. Execs are listed only with `kind=exec`.
 #[utoipa::path(
     get, path = "/v1/processes", operation_id = "list_processes", tag = "processes",
     params(ProcessQuery),
@@ -98,6 +101,8 @@ pub(crate) async fn list(
 }
 
 /// Get a process.
+///
+/// Its state, and how it ended once it has. The record of an ended one is kept for a while.
 #[utoipa::path(
     get, path = "/v1/processes/{id}", operation_id = "get_process", tag = "processes",
     params(("id" = String, Path, description = "Id of the process.")),
@@ -119,6 +124,8 @@ pub(crate) async fn get(
 }
 
 /// Kill a process and forget it.
+///
+/// The whole tree is killed at once, without grace. Afterwards the id is free again.
 #[utoipa::path(
     delete, path = "/v1/processes/{id}", operation_id = "delete_process", tag = "processes",
     params(("id" = String, Path, description = "Id of the process.")),
@@ -150,10 +157,10 @@ pub(crate) async fn forget(
     ),
     responses(
         (status = 200, description = "The output.", content(
-            (RawBytes = "application/octet-stream"),
-            (OutputEvent = "text/event-stream", example = json!({
-                "stream": "stdout", "offset": 0, "data": "hello\n", "encoding": "utf8",
-                "at": "2026-01-01T00:00:00Z"
+            (RawBytes = "application/octet-stream", example = json!("hello\n")),
+            (OutputEvents = "text/event-stream", example = json!({
+                "event": "output", "id": "6",
+                "data": r#"{"stream":"stdout","offset":0,"data":"hello\n","encoding":"utf8","at":"2026-01-01T00:00:00Z"}"#
             })),
         )),
         OutputProblems,
@@ -185,7 +192,8 @@ pub(crate) struct StdinQuery {
 #[utoipa::path(
     post, path = "/v1/processes/{id}/stdin", operation_id = "write_stdin", tag = "processes",
     params(("id" = String, Path, description = "Id of the process."), StdinQuery),
-    request_body(content = RawBytes, content_type = "application/octet-stream", description = "The bytes."),
+    request_body(content = RawBytes, content_type = "application/octet-stream",
+        description = "The bytes.", example = json!("hello\n")),
     responses(
         (status = 200, description = "All bytes are taken.", body = StdinReply, example = json!({"offset": 6})),
         ChangeProblems,
@@ -225,6 +233,8 @@ async fn feed(
 }
 
 /// Close the standard input.
+///
+/// The process reads an end of file after all that was written. Closing twice is no error.
 #[utoipa::path(
     post, path = "/v1/processes/{id}/stdin/close", operation_id = "close_stdin", tag = "processes",
     params(("id" = String, Path, description = "Id of the process.")),
@@ -244,10 +254,13 @@ pub(crate) async fn close_stdin(
 }
 
 /// Send a signal.
+///
+/// Any signal by name or number, to the process, its group or its whole tree.
 #[utoipa::path(
     post, path = "/v1/processes/{id}/signal", operation_id = "signal_process", tag = "processes",
     params(("id" = String, Path, description = "Id of the process.")),
-    request_body = SignalRequest,
+    request_body(content = SignalRequest, description = "Which signal, and to whom.",
+        example = json!({"signal": "HUP", "scope": "process"})),
     responses(
         (status = 200, description = "It was sent.", body = SignalReply, example = json!({"signalled": 1})),
         ChangeProblems,
@@ -268,7 +281,8 @@ pub(crate) async fn signal(
 #[utoipa::path(
     post, path = "/v1/processes/{id}/kill", operation_id = "kill_process", tag = "processes",
     params(("id" = String, Path, description = "Id of the process.")),
-    request_body(content = Option<KillRequest>, description = "May be left out."),
+    request_body(content = Option<KillRequest>, description = "May be left out.",
+        example = json!({"grace_ms": 2000})),
     responses(
         (status = 200, description = "How it was done.", body = KillReply,
             example = json!({"method": "term", "killed": 1, "survivors": []})),
@@ -288,10 +302,14 @@ pub(crate) async fn kill(
 }
 
 /// Wait for the end, a line of output, or a port.
+///
+/// The answer says which came first. A timeout is an answer too (`timed_out`), and a process that ends
+/// before its line or port comes is one as well.
 #[utoipa::path(
     post, path = "/v1/processes/{id}/wait", operation_id = "wait_for_process", tag = "processes",
     params(("id" = String, Path, description = "Id of the process.")),
-    request_body(content = Option<WaitRequest>, description = "May be left out: waits for the end."),
+    request_body(content = Option<WaitRequest>, description = "May be left out: waits for the end.",
+        example = json!({"log": {"pattern": "listening on"}, "timeout_ms": 30_000})),
     responses(
         (status = 200, description = "What came first, a timeout included.", body = WaitReply, example = json!({
             "outcome": "log", "timed_out": false, "line": "listening on 8000", "process": {

@@ -6,12 +6,13 @@ use http::HeaderMap;
 use sandshell_exec::{CommandHandle, ExecError, SessionHandle};
 use sandshell_types::{
     CommandEvent, CommandRecord, Encoding, ForkRequest, InterruptReply, KillReply, List,
-    OnDisconnect, OutputEvent, SessionExecRequest, SessionExecResult, SessionPatch, SessionRecord,
-    SessionRequest,
+    OnDisconnect, OutputEvent, SessionExecRequest, SessionExecResult, SessionExitEvent,
+    SessionPatch, SessionRecord, SessionRequest, TruncatedEvent,
 };
 
+use super::document::events::event_union;
 use super::document::{ChangeProblems, OutputProblems, ReadProblems, StartProblems};
-use super::output::{self, Guard, OutputQuery, RawBytes, Source};
+use super::output::{self, Guard, OutputEvents, OutputQuery, RawBytes, Source};
 use super::paging::{PageQuery, page};
 use super::{AgentState, Answer, Nothing, OptionalTicket, created};
 use crate::Agent;
@@ -26,8 +27,8 @@ use crate::sse;
 /// command. Creating an existing id again gives the same session when the spec is the same.
 #[utoipa::path(
     post, path = "/v1/sessions", operation_id = "create_session", tag = "sessions",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry safe for 10 minutes.")),
-    request_body = SessionRequest,
+    request_body(content = Option<SessionRequest>, description = "May be left out: all has defaults.",
+        example = json!({"id": "work", "cwd": "/tmp", "env": {"EDITOR": "true"}})),
     responses(
         (status = 201, description = "It was made.", body = SessionRecord, example = json!({
             "id": "work", "state": "idle", "cwd": "/tmp", "shell": "/bin/bash", "pid": 7,
@@ -47,6 +48,8 @@ pub(crate) async fn create(
 }
 
 /// List sessions, oldest first.
+///
+/// Those that live, and those that ended by themselves lately.
 #[utoipa::path(
     get, path = "/v1/sessions", operation_id = "list_sessions", tag = "sessions",
     params(PageQuery),
@@ -69,6 +72,8 @@ pub(crate) async fn list(
 }
 
 /// Get a session, with what it uses and runs.
+///
+/// `foreground` is the command that runs now; `stats` counts what the session and its children use.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}", operation_id = "get_session", tag = "sessions",
     params(("id" = String, Path, description = "Id of the session.")),
@@ -91,10 +96,13 @@ pub(crate) async fn get(
 }
 
 /// Change a session.
+///
+/// Fields that are left out stay as they are. A variable set to null is unset.
 #[utoipa::path(
     patch, path = "/v1/sessions/{id}", operation_id = "update_session", tag = "sessions",
     params(("id" = String, Path, description = "Id of the session.")),
-    request_body = SessionPatch,
+    request_body(content = SessionPatch, description = "What is to change.",
+        example = json!({"env": {"EDITOR": null}, "timeout_ms": 60_000})),
     responses(
         (status = 200, description = "The session.", body = SessionRecord, example = json!({
             "id": "work", "state": "idle", "cwd": "/tmp", "shell": "/bin/bash", "pid": 7,
@@ -115,6 +123,8 @@ pub(crate) async fn patch(
 }
 
 /// End a session and all it runs.
+///
+/// When the answer comes its whole tree is gone, and the id is free again.
 #[utoipa::path(
     delete, path = "/v1/sessions/{id}", operation_id = "delete_session", tag = "sessions",
     params(("id" = String, Path, description = "Id of the session.")),
@@ -132,6 +142,13 @@ pub(crate) async fn end(
     Ok(axum::Json(to_the_end(end).await??))
 }
 
+event_union! {
+    /// A streamed exec in a session: `command` first, `exit` last.
+    SessionExecEvents:
+        "command" => CommandEvent, "output" => OutputEvent, "truncated" => TruncatedEvent,
+        "exit" => SessionExitEvent;
+}
+
 /// Run a command in a session.
 ///
 /// One at a time, in order of arrival. With `Accept: text/event-stream` the answer is live: first
@@ -141,9 +158,9 @@ pub(crate) async fn end(
     post, path = "/v1/sessions/{id}/exec", operation_id = "exec_in_session", tag = "sessions",
     params(
         ("id" = String, Path, description = "Id of the session."),
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes a retry safe for 10 minutes."),
     ),
-    request_body = SessionExecRequest,
+    request_body(content = SessionExecRequest, description = "What to run.",
+        example = json!({"command": "cd /tmp && make", "timeout_ms": 60_000})),
     responses(
         (status = 200, description = "The result.", content(
             (SessionExecResult = "application/json", example = json!({
@@ -152,7 +169,9 @@ pub(crate) async fn end(
                 "timed_out": false, "interrupted": false, "left_running": 0, "cwd": "/tmp",
                 "session_state": "kept"
             })),
-            (OutputEvent = "text/event-stream"),
+            (SessionExecEvents = "text/event-stream", example = json!({
+                "event": "command", "data": r#"{"command_id":"cmd_0198c0de"}"#
+            })),
         )),
         StartProblems,
     )
@@ -263,10 +282,13 @@ pub(crate) async fn interrupt(
 }
 
 /// Make a session with a copy of this one's state.
+///
+/// Directory, variables, functions, aliases and options are copied; what runs is not.
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/fork", operation_id = "fork_session", tag = "sessions",
     params(("id" = String, Path, description = "Id of the session to copy.")),
-    request_body(content = Option<ForkRequest>, description = "May be left out."),
+    request_body(content = Option<ForkRequest>, description = "May be left out.",
+        example = json!({"id": "copy"})),
     responses(
         (status = 201, description = "The new session.", body = SessionRecord, example = json!({
             "id": "copy", "state": "idle", "cwd": "/tmp", "shell": "/bin/bash", "pid": 9,
@@ -288,6 +310,8 @@ pub(crate) async fn fork(
 }
 
 /// List the commands of a session, oldest first.
+///
+/// Those that wait, the one that runs, and the last thousand that ended.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/commands", operation_id = "list_commands", tag = "sessions",
     params(("id" = String, Path, description = "Id of the session."), PageQuery),
@@ -306,6 +330,8 @@ pub(crate) async fn commands(
 }
 
 /// Get a command.
+///
+/// Its text, its state, and how it ended once it has.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/commands/{command_id}", operation_id = "get_command", tag = "sessions",
     params(
@@ -345,10 +371,10 @@ pub(crate) async fn command(
     ),
     responses(
         (status = 200, description = "The output.", content(
-            (RawBytes = "application/octet-stream"),
-            (OutputEvent = "text/event-stream", example = json!({
-                "stream": "stderr", "offset": 0, "data": "oops\n", "encoding": "utf8",
-                "at": "2026-01-01T00:00:00Z"
+            (RawBytes = "application/octet-stream", example = json!("hello\n")),
+            (OutputEvents = "text/event-stream", example = json!({
+                "event": "output", "id": "6",
+                "data": r#"{"stream":"stderr","offset":0,"data":"oops\n","encoding":"utf8","at":"2026-01-01T00:00:00Z"}"#
             })),
         )),
         OutputProblems,

@@ -1,0 +1,126 @@
+//! `GET /metrics`: figures for Prometheus.
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, header};
+use sandshell_exec::SessionHandle;
+use sandshell_types::{ProcessKind, ProcessState, SessionState};
+
+use super::AgentState;
+use crate::Agent;
+use crate::metrics::Exposition;
+
+/// Figures of the service, for Prometheus.
+///
+/// Requests by route, method and status, how long their answers took to begin, what is open now, how
+/// many processes and sessions there are, and what the agent itself uses. Needs the token: give it to
+/// Prometheus as `authorization.credentials`.
+#[utoipa::path(
+    get, path = "/metrics", operation_id = "metrics", tag = "service",
+    responses(
+        (status = 200, description = "The figures, in the text form 0.0.4.", content_type = "text/plain",
+            body = String, example = json!(
+                "# HELP sandshell_http_connections Connections that are open.\n\
+                 # TYPE sandshell_http_connections gauge\nsandshell_http_connections 1\n")),
+    )
+)]
+pub(crate) async fn metrics(State(agent): AgentState) -> Response {
+    let mut text = Exposition::default();
+    text.family(
+        "sandshell_build_info",
+        "gauge",
+        "The version of the program.",
+    );
+    let version = format!("version=\"{}\"", crate::VERSION);
+    text.sample("sandshell_build_info", &version, 1);
+    agent.metrics.write(&mut text);
+    processes(&agent, &mut text);
+    sessions(&agent, &mut text);
+    own(&mut text);
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    ([(header::CONTENT_TYPE, kind)], text.into_text()).into_response()
+}
+
+fn processes(agent: &Agent, text: &mut Exposition) {
+    const NAME: &str = "sandshell_processes";
+    text.family(
+        NAME,
+        "gauge",
+        "Processes and execs with a record, by kind and state.",
+    );
+    let all: Vec<_> = agent
+        .executor
+        .processes()
+        .iter()
+        .map(|process| (process.kind(), process.record().state))
+        .collect();
+    for (kind, kind_label) in [
+        (ProcessKind::Process, "process"),
+        (ProcessKind::Exec, "exec"),
+    ] {
+        for (state, state_label) in [
+            (ProcessState::Running, "running"),
+            (ProcessState::Backoff, "backoff"),
+            (ProcessState::Exited, "exited"),
+        ] {
+            let count = all.iter().filter(|found| **found == (kind, state)).count();
+            let labels = format!("kind=\"{kind_label}\",state=\"{state_label}\"");
+            text.sample(NAME, &labels, count);
+        }
+    }
+}
+
+fn sessions(agent: &Agent, text: &mut Exposition) {
+    const NAME: &str = "sandshell_sessions";
+    text.family(NAME, "gauge", "Sessions with a record, by state.");
+    let records: Vec<_> = agent
+        .executor
+        .sessions()
+        .iter()
+        .map(SessionHandle::record)
+        .collect();
+    for (state, label) in [
+        (SessionState::Idle, "idle"),
+        (SessionState::Busy, "busy"),
+        (SessionState::Restoring, "restoring"),
+        (SessionState::Ended, "ended"),
+    ] {
+        let count = records
+            .iter()
+            .filter(|record| record.state == state)
+            .count();
+        text.sample(NAME, &format!("state=\"{label}\""), count);
+    }
+    let waiting: u64 = records
+        .iter()
+        .map(|record| u64::from(record.queue_length))
+        .sum();
+    text.gauge(
+        "sandshell_session_commands_waiting",
+        "Commands that wait in the queues of all sessions.",
+        waiting,
+    );
+}
+
+/// What the agent itself uses. These are files of the kernel's own and answered from memory.
+fn own(text: &mut Exposition) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let resident = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    if let Some(kib) = resident {
+        text.gauge(
+            "process_resident_memory_bytes",
+            "Memory of the agent itself.",
+            kib * 1024,
+        );
+    }
+    if let Ok(entries) = std::fs::read_dir("/proc/self/fd") {
+        text.gauge(
+            "process_open_fds",
+            "File descriptors of the agent itself.",
+            entries.count() as u64,
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! Tickets: a browser cannot set headers on an `EventSource` or a WebSocket, so it gets a short-lived
+//! word for the query instead of the token.
+//!
+//! ```text
+//!            issue               redeem, right or wrong path
+//!  (none) ─────────► waiting ──────────────────────────────► gone
+//!                       └───────── 30 s ─────────────────────► gone
+//! ```
+//!
+//! A ticket opens one stream, once: a GET of exactly the path it was made for (the query may be any),
+//! with `Accept: text/event-stream` or as a WebSocket. Kept are hashes only; what is looked for is
+//! compared in constant time. A ticket appears in no log: the edge takes it out of the address first.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::{HeaderMap, Method};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+use tokio::time::Instant;
+
+use crate::{browsers, sse};
+
+/// How long a ticket waits to be used.
+pub(crate) const VALID_FOR: Duration = Duration::from_secs(30);
+
+/// Most tickets that wait at a time.
+pub(crate) const CAPACITY: usize = 1_000;
+
+/// What a ticket begins with.
+pub(crate) const PREFIX: &str = "tk_";
+
+/// The parameter it is sent in.
+pub(crate) const PARAMETER: &str = "ticket";
+
+struct Waiting {
+    digest: [u8; 32],
+    path: String,
+    until: Instant,
+}
+
+/// The tickets that wait, oldest first.
+#[derive(Default)]
+pub(crate) struct Tickets(Mutex<VecDeque<Waiting>>);
+
+/// Why no ticket was made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TicketError {
+    #[error("{CAPACITY} tickets are waiting to be used")]
+    Full,
+    #[error("there are no random bytes: {0}")]
+    Random(getrandom::Error),
+}
+
+impl Tickets {
+    /// Makes a ticket for a path.
+    pub(crate) fn issue(&self, path: String) -> Result<String, TicketError> {
+        let mut random = [0_u8; 24];
+        getrandom::fill(&mut random).map_err(TicketError::Random)?;
+        let ticket = random.iter().fold(PREFIX.to_owned(), |mut text, byte| {
+            text.extend(char::from_digit(u32::from(byte >> 4), 16));
+            text.extend(char::from_digit(u32::from(byte & 15), 16));
+            text
+        });
+        let mut waiting = self.waiting();
+        if waiting.len() >= CAPACITY {
+            return Err(TicketError::Full);
+        }
+        waiting.push_back(Waiting {
+            digest: Sha256::digest(&ticket).into(),
+            path,
+            until: Instant::now() + VALID_FOR,
+        });
+        Ok(ticket)
+    }
+
+    /// Uses a ticket up. Whether it opens this request.
+    pub(crate) fn redeem(
+        &self,
+        ticket: &str,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> bool {
+        let digest: [u8; 32] = Sha256::digest(ticket).into();
+        let mut waiting = self.waiting();
+        // All are looked at, so that time tells nothing.
+        let found = waiting
+            .iter()
+            .enumerate()
+            .fold(None, |found, (at, ticket)| {
+                if bool::from(ticket.digest.ct_eq(&digest)) {
+                    Some(at)
+                } else {
+                    found
+                }
+            });
+        let Some(ticket) = found.and_then(|at| waiting.remove(at)) else {
+            return false;
+        };
+        let streams = sse::wanted(headers) || browsers::is_websocket(headers);
+        *method == Method::GET && streams && ticket.path == path
+    }
+
+    /// Those that are still valid.
+    fn waiting(&self) -> std::sync::MutexGuard<'_, VecDeque<Waiting>> {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        while waiting.front().is_some_and(|oldest| oldest.until <= now) {
+            waiting.pop_front();
+        }
+        waiting
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use http::header;
+
+    use super::*;
+
+    fn events() -> HeaderMap {
+        HeaderMap::from_iter([(header::ACCEPT, "text/event-stream".parse().unwrap())])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn opens_its_path_once_and_not_for_long() {
+        let tickets = Tickets::default();
+        let open = |ticket: &str, path: &str| tickets.redeem(ticket, &Method::GET, path, &events());
+        let ticket = tickets.issue("/v1/events".to_owned()).unwrap();
+        assert!(ticket.starts_with(PREFIX) && ticket.len() == 51);
+        assert!(!open("tk_0", "/v1/events"));
+        assert!(open(&ticket, "/v1/events"));
+        assert!(!open(&ticket, "/v1/events"), "used twice");
+        let ticket = tickets.issue("/v1/events".to_owned()).unwrap();
+        assert!(!open(&ticket, "/v1/event"));
+        assert!(!open(&ticket, "/v1/events"), "after a wrong path");
+        let ticket = tickets.issue("/v1/events".to_owned()).unwrap();
+        tokio::time::advance(VALID_FOR).await;
+        assert!(!open(&ticket, "/v1/events"), "too late");
+    }
+
+    #[tokio::test]
+    async fn opens_streams_only() {
+        let tickets = Tickets::default();
+        let socket = HeaderMap::from_iter([(header::UPGRADE, "websocket".parse().unwrap())]);
+        for (method, headers, opens) in [
+            (Method::GET, HeaderMap::new(), false),
+            (Method::POST, events(), false),
+            (Method::GET, events(), true),
+            (Method::GET, socket, true),
+        ] {
+            let ticket = tickets.issue("/v1/x".to_owned()).unwrap();
+            assert_eq!(tickets.redeem(&ticket, &method, "/v1/x", &headers), opens);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn are_bounded_and_make_room_with_time() {
+        let tickets = Tickets::default();
+        for _ in 0..CAPACITY {
+            tickets.issue(String::new()).unwrap();
+        }
+        assert!(matches!(
+            tickets.issue(String::new()),
+            Err(TicketError::Full)
+        ));
+        tokio::time::advance(VALID_FOR).await;
+        assert!(tickets.issue(String::new()).is_ok());
+    }
+}
