@@ -14,6 +14,7 @@ mod completion;
 mod house;
 mod killing;
 mod lifecycle;
+mod ports;
 mod processes;
 mod sessions;
 mod shell_cases;

@@ -28,6 +28,7 @@ mod edge;
 mod extract;
 mod idempotency;
 mod listen;
+mod ports;
 mod problem;
 mod ready;
 mod server;
@@ -190,6 +191,7 @@ impl AgentError {
 #[derive(Clone)]
 pub(crate) struct Agent {
     pub(crate) executor: Executor,
+    pub(crate) ports: Arc<ports::Ports>,
     /// Cancelled when the agent ends; every long stream ends with it.
     pub(crate) shutdown: CancellationToken,
 }
@@ -219,9 +221,19 @@ pub async fn serve(
         .map_err(listen_failed)?;
     let address = listener.address().map_err(listen_failed)?;
     let executor = Executor::start(init, core_config(&options, &state_dir)).await?;
+    let own_port = match &address {
+        Listen::Tcp(address) => Some(address.port()),
+        Listen::Unix(_) => None,
+    };
+    let shutdown = CancellationToken::new();
     let agent = Arc::new(Agent {
+        ports: Arc::new(ports::Ports::new(
+            executor.clone(),
+            own_port,
+            shutdown.clone(),
+        )),
         executor: executor.clone(),
-        shutdown: CancellationToken::new(),
+        shutdown,
     });
     let edge = Edge::new(Arc::clone(&agent), Auth::new(token.clone()));
     let server = tokio::spawn(server::serve(

@@ -7,6 +7,7 @@
 //! yet: handlers need not know the request they fail.
 
 mod file;
+mod port;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};

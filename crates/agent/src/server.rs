@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::edge::Edge;
 use crate::listen::{Connection, Listener};
+use crate::ports::Peer;
 
 /// Time for a connection's first request: whoever connects has something to ask.
 const FIRST_REQUEST: Duration = Duration::from_secs(30);
@@ -64,8 +65,13 @@ pub(crate) async fn serve(
                     (Arc::clone(&builder), edge.clone(), shutdown.clone());
                 connections.spawn(async move {
                     match connection {
-                        Connection::Tcp(stream) => drive(stream, &builder, edge, &shutdown).await,
-                        Connection::Unix(stream) => drive(stream, &builder, edge, &shutdown).await,
+                        Connection::Tcp(stream) => {
+                            let peer = stream.peer_addr().ok().map(|peer| Peer(peer.ip()));
+                            drive(stream, peer, &builder, edge, &shutdown).await;
+                        }
+                        Connection::Unix(stream) => {
+                            drive(stream, None, &builder, edge, &shutdown).await;
+                        }
                     }
                     drop(slot);
                 });
@@ -109,6 +115,7 @@ fn protocol() -> auto::Builder<TokioExecutor> {
 /// Serves one connection.
 async fn drive(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: Option<Peer>,
     builder: &auto::Builder<TokioExecutor>,
     edge: Edge,
     shutdown: &CancellationToken,
@@ -117,8 +124,10 @@ async fn drive(
     let service = Noting {
         edge,
         asked: Arc::clone(&asked),
+        peer,
     };
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut connection =
+        pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let silent = async {
         tokio::time::sleep(FIRST_REQUEST).await;
         if asked.load(Ordering::Relaxed) {
@@ -140,9 +149,10 @@ async fn drive(
     }
 }
 
-/// Notes that a connection has asked for something.
+/// Notes that a connection has asked for something, and tells where it comes from.
 struct Noting {
     edge: Edge,
+    peer: Option<Peer>,
     asked: Arc<AtomicBool>,
 }
 
@@ -151,7 +161,10 @@ impl Service<Request<Incoming>> for Noting {
     type Error = <Edge as Service<Request<Incoming>>>::Error;
     type Future = <Edge as Service<Request<Incoming>>>::Future;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
         self.asked.store(true, Ordering::Relaxed);
         self.edge.call(request)
     }

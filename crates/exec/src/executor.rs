@@ -10,8 +10,8 @@ use bytes::Bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
 use sandshell_isolate::InitHandle;
 use sandshell_types::{
-    Encoded, ExecRequest, ForkRequest, KillReply, ProcessId, ProcessKind, ProcessRequest,
-    RestartMode, SessionId, SessionRequest, TextEncoding,
+    Encoded, ExecRequest, ForkRequest, KillReply, PortRecord, PortWaitRequest, ProcessId,
+    ProcessKind, ProcessRequest, RestartMode, SessionId, SessionRequest, TextEncoding,
 };
 
 use crate::account::Account;
@@ -19,6 +19,7 @@ use crate::host::{self, Host, Program};
 use crate::inside::{Inside, Who};
 use crate::pool::Pool;
 use crate::pool::exec_shell::ExecShell;
+use crate::ports::{Owned, PortError, PortWatcher, Ports, check_http};
 use crate::process::{self, ProcessHandle, Processes, ResultSpec, start_with_pipes};
 use crate::session::{
     Birth as SessionBirth, ChannelRoot, SessionHandle, Sessions, Shell, Snapshot, check_environment,
@@ -71,7 +72,11 @@ impl Executor {
         let inside = Inside::of(&init)
             .map_err(|e| e.to_string())
             .map_err(failed("the sandbox's root"))?;
+        let init_pid = sandshell_sys::procfs::pid_of(&init.pidfd)
+            .ok_or_else(|| "it is gone".to_owned())
+            .map_err(failed("init"))?;
         let host = Arc::new(Host {
+            ports: Ports::new(init_pid, inside.clone()),
             inside,
             spawner: Spawner::new(init.socket)?,
             nursery: Nursery::new(init.surroundings),
@@ -118,6 +123,51 @@ impl Executor {
     /// The way to the sandbox's files and ports.
     pub fn inside(&self) -> &Inside {
         &self.0.host.inside
+    }
+
+    /// Everything that listens in the sandbox, lowest port first.
+    pub async fn ports(&self) -> Vec<PortRecord> {
+        let core = &self.0;
+        let processes = core.processes.all().into_iter().map(|process| Owned {
+            process: Some(process.id().clone()),
+            session: process.record().session,
+            trees: process.trees(),
+        });
+        let sessions = core.sessions.all().into_iter().map(|session| Owned {
+            process: None,
+            session: Some(session.id().clone()),
+            trees: session.trees(),
+        });
+        let owned = processes.chain(sessions).collect();
+        core.host.ports.list(owned).await
+    }
+
+    /// Connects to what listens on this port in the sandbox, and to nothing else.
+    pub async fn connect_port(&self, port: u16) -> Result<tokio::net::TcpStream, PortError> {
+        self.0.host.ports.connect(port).await
+    }
+
+    /// Waits until a port answers; says whether it did in time.
+    pub async fn wait_port(&self, port: u16, request: &PortWaitRequest) -> Result<bool, ExecError> {
+        check_http(request.http.as_ref(), "/http")?;
+        let answers = self.0.host.ports.answers(port, request.http.as_ref());
+        match request.timeout_ms {
+            None => answers.await,
+            Some(ms) => {
+                let limit = Duration::from_millis(ms);
+                return Ok(tokio::time::timeout(limit, answers).await.is_ok());
+            }
+        }
+        Ok(true)
+    }
+
+    /// A stream of ports that open and close from now on.
+    pub async fn watch_ports(&self) -> PortWatcher {
+        PortWatcher::new(self.clone()).await
+    }
+
+    pub(crate) fn port_table(&self) -> &Ports {
+        &self.0.host.ports
     }
 
     /// Whose rights a call has that names this user, or none.

@@ -28,6 +28,9 @@ pub use ids::{BackupId, CommandId, ContextId, IdError, ProcessId, SessionId, Ter
 pub use output::{
     Encoded, Encoding, ExitEvent, OutputEvent, StdinReply, StreamName, TextEncoding, TruncatedEvent,
 };
+pub use port::{
+    PortExposure, PortRecord, PortUnexposed, PortWaitReply, PortWaitRequest, PortsEvent,
+};
 pub use process::{
     HttpCheck, KillReply, KillRequest, List, LogCondition, PortCondition, ProcessKind,
     ProcessRecord, ProcessRequest, ProcessState, RestartMode, RestartPolicy, SignalReply,

@@ -116,6 +116,12 @@ problems! {
     ChangeProblems: InvalidRequest Unauthorized ProcessNotFound SessionNotFound IdempotencyConflict
         ProcessEnded StdinClosed StdinOffset SessionEnded BodyTooLarge UnsupportedMediaType
         LimitReached Internal Unavailable;
+    /// Of routes about ports.
+    PortProblems: InvalidRequest Unauthorized Forbidden IdempotencyConflict BodyTooLarge
+        UnsupportedMediaType LimitReached Internal Unavailable;
+    /// Of the proxy itself.
+    ProxyProblems: InvalidRequest Unauthorized Forbidden PortNotFound LimitReached Internal
+        PortUnreachable;
     /// Of the readiness probe.
     ReadyProblems: Unavailable;
 }
