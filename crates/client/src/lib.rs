@@ -35,6 +35,7 @@ mod connection;
 mod endpoint;
 mod error;
 mod events;
+mod git;
 mod pool;
 mod port;
 mod process;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,9 @@ const FROM_STATE: &str =
     ". /proc/self/fd/31 2>/dev/null;exec 31<&-;eval \"$BASH_EXECUTION_STRING\"";
 const STATE_FD: i32 = 31;
 
+/// Descriptors a program gets besides its streams, with their numbers there.
+type Files = Vec<(Arc<OwnedFd>, i32)>;
+
 /// The execution core; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Executor(Arc<Core>);
@@ -50,7 +54,7 @@ struct Core {
     exec_shells: Option<Arc<Pool<ExecShell>>>,
     session_shells: Arc<Pool<Shell>>,
     /// Holds init alive in our table of children; its end is seen on the socket.
-    _init: std::os::fd::OwnedFd,
+    _init: OwnedFd,
 }
 
 impl Executor {
@@ -209,7 +213,27 @@ impl Executor {
             limits: request.limits,
             ..ProcessRequest::default()
         };
-        self.begin(ProcessKind::Exec, spec, result).await
+        self.begin(ProcessKind::Exec, spec, result, Vec::new())
+            .await
+    }
+
+    /// Starts an exec that gets these descriptors besides its streams, each under a number of its
+    /// own. They are closed here as soon as it has started.
+    pub async fn exec_with_files(
+        &self,
+        spec: ProcessRequest,
+        files: Vec<(OwnedFd, i32)>,
+        max_output_bytes: u64,
+    ) -> Result<ProcessHandle, ExecError> {
+        let result = ResultSpec {
+            max_bytes: max_output_bytes,
+            truncate: sandshell_types::Truncate::Tail,
+        };
+        let files = files.into_iter().map(|(file, n)| (Arc::new(file), n));
+        let (process, _) = self
+            .begin(ProcessKind::Exec, spec, result, files.collect())
+            .await?;
+        Ok(process)
     }
 
     /// Starts a background process. Says whether it was started now.
@@ -221,7 +245,8 @@ impl Executor {
             max_bytes: self.0.host.config.exec_output_bytes,
             truncate: sandshell_types::Truncate::Both,
         };
-        self.begin(ProcessKind::Process, request, result).await
+        self.begin(ProcessKind::Process, request, result, Vec::new())
+            .await
     }
 
     async fn begin(
@@ -229,10 +254,11 @@ impl Executor {
         kind: ProcessKind,
         spec: ProcessRequest,
         result: ResultSpec,
+        files: Files,
     ) -> Result<(ProcessHandle, bool), ExecError> {
         check_process(&spec)?;
         let id = spec.id.clone().unwrap_or_else(ProcessId::generate);
-        let made = self.make_process(kind, id.clone(), spec.clone(), result);
+        let made = self.make_process(kind, id.clone(), spec.clone(), result, files);
         self.0
             .processes
             .get_or_make(&id, &spec, Box::pin(made))
@@ -245,10 +271,12 @@ impl Executor {
         id: ProcessId,
         spec: ProcessRequest,
         result: ResultSpec,
+        files: Files,
     ) -> Result<ProcessHandle, ExecError> {
         let core = &self.0;
         let weak = Arc::downgrade(&core.processes);
         if kind == ProcessKind::Exec
+            && files.is_empty()
             && let (Some(pool), Some(text)) = (&core.exec_shells, poolable(&spec))
         {
             // One that was killed a moment ago is passed over.
@@ -279,13 +307,18 @@ impl Executor {
             };
             return ProcessHandle::begin(core.host.clone(), weak, birth);
         }
-        let program = self.settle_program(&spec).await?;
+        let mut program = self.settle_program(&spec).await?;
+        program.files.extend(files);
         let first_input = match &spec.stdin {
             None => Bytes::new(),
             Some(text) => decode_stdin(text, spec.stdin_encoding)?,
         };
         let wants_stdin = spec.stdin.is_some() || spec.stdin_open;
         let (running, pump, stdin) = start_with_pipes(&core.host, &program, wants_stdin).await?;
+        if kind == ProcessKind::Exec {
+            // Never started again, so nobody needs them here.
+            program.files.clear();
+        }
         let birth = process::Birth {
             id,
             kind,

@@ -116,6 +116,11 @@ problems! {
     ChangeProblems: InvalidRequest Unauthorized ProcessNotFound SessionNotFound IdempotencyConflict
         ProcessEnded StdinClosed StdinOffset SessionEnded BodyTooLarge UnsupportedMediaType
         LimitReached Internal Unavailable;
+    /// Of routes that run git.
+    GitProblems: InvalidRequest UserNotFound Unauthorized Forbidden PermissionDenied SessionNotFound
+        IdempotencyConflict FileExists GitConflict SessionEnded BodyTooLarge UnsupportedMediaType
+        ProgramNotFound ProgramNotExecutable NotADirectory TooManyLinks NameTooLong GitFailed
+        GitAuth GitNotFound Internal GitNetwork Unavailable TimedOut NoSpace;
     /// Of routes about ports.
     PortProblems: InvalidRequest Unauthorized Forbidden IdempotencyConflict BodyTooLarge
         UnsupportedMediaType LimitReached Internal Unavailable;
