@@ -34,7 +34,7 @@ fn base() -> OpenApi {
         .title("Sandshell agent")
         .version(crate::VERSION)
         .description(Some(
-            "The API of one sandbox: exec, processes and sessions. Failures are RFC 9457 problem \
+            "The API of one sandbox: exec, processes, sessions, git and ports. Failures are RFC 9457 problem \
              documents with a stable `code`. Every POST takes an `Idempotency-Key`.",
         ))
         .build();

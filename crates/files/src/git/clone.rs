@@ -160,8 +160,13 @@ async fn follow(process: &ProcessHandle, progress: &Progress) {
             ..
         } = piece
         {
-            for one in lines.push(&data) {
-                let _ = progress.try_send(one);
+            let mut told = lines.push(&data).into_iter().peekable();
+            while let Some(one) = told.next() {
+                // Of what came together, the last of each phase says all.
+                let later = told.peek();
+                if later.is_none_or(|later| later.phase != one.phase) {
+                    let _ = progress.try_send(one);
+                }
             }
         }
     }
