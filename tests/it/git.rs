@@ -23,11 +23,11 @@ fn agent() -> Agent {
         .start()
 }
 
-fn me() -> Option<GitIdentity> {
-    Some(GitIdentity {
+fn me() -> GitIdentity {
+    GitIdentity {
         name: "A U Thor".to_owned(),
         email: "a@example.org".to_owned(),
-    })
+    }
 }
 
 /// Runs a script in the working directory; it must succeed. Its output without the last line break.
@@ -67,7 +67,7 @@ async fn commit_all(agent: &Agent, client: &Client, name: &str, message: &str) -
     let commit = GitCommitRequest {
         path: Some(path(agent, name)),
         message: message.to_owned(),
-        author: me(),
+        author: Some(me()),
         ..Default::default()
     };
     in_time(client.git_commit(&commit)).await.unwrap()

@@ -75,7 +75,7 @@ fn own_port(agent: &Agent) -> u16 {
 async fn dial(agent: &Agent, request: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address(agent)).await.unwrap();
     let token = agent.token().unwrap();
-    let request = request.replace("\n", "\r\n").replace("TOKEN", token);
+    let request = request.replace('\n', "\r\n").replace("TOKEN", token);
     stream.write_all(request.as_bytes()).await.unwrap();
     stream
 }

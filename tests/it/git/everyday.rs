@@ -49,7 +49,7 @@ async fn a_commit_is_made_and_seen() {
             .unwrap()
             .contains("author")
     );
-    commit.author = me();
+    commit.author = Some(me());
     let made = in_time(client.git_commit(&commit)).await.unwrap();
     let head = sh(&agent, &client, "git -C r rev-parse HEAD").await;
     assert_eq!(
@@ -226,7 +226,7 @@ git merge -q side || true";
     let commit = GitCommitRequest {
         path: Some(path(&agent, "r")),
         message: "x".to_owned(),
-        author: me(),
+        author: Some(me()),
         ..Default::default()
     };
     assert_eq!(

@@ -28,7 +28,10 @@ impl Remote {
         let secret = marker();
         let basic = base64::engine::general_purpose::STANDARD.encode(format!("someone:{secret}"));
         let digest = Sha256::digest(basic);
-        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = digest.iter().fold(String::new(), |mut text, byte| {
+            text.push_str(&format!("{byte:02x}"));
+            text
+        });
         let root = path(agent, "srv");
         let argv = ["python3", "-c", SERVER, &root, &digest];
         let request = ProcessRequest {
@@ -45,12 +48,12 @@ impl Remote {
         format!("http://127.0.0.1:{}/{rest}", self.port)
     }
 
-    fn auth(&self) -> Option<GitAuth> {
-        Some(GitAuth {
+    fn auth(&self) -> GitAuth {
+        GitAuth {
             username: Some("someone".to_owned()),
             password: Some(self.secret.clone()),
             token: None,
-        })
+        }
     }
 
     async fn go(&self, agent: &Agent, client: &Client) {
@@ -127,7 +130,12 @@ async fn credentials_open_what_they_should_and_show_nowhere() {
     let agent = Agent::builder().env("SANDSHELL_LOG", "trace").start();
     let client = agent.client();
     let remote = Remote::start(&agent, &client).await;
-    let request = clone_of(&agent, remote.url("slow/r.git"), "slow", remote.auth());
+    let request = clone_of(
+        &agent,
+        remote.url("slow/r.git"),
+        "slow",
+        Some(remote.auth()),
+    );
     let other = agent.client();
     let cloning = tokio::spawn(async move { other.git_clone(&request).await });
     wait_for_text(&client, &remote.id, "paused").await;
@@ -159,7 +167,7 @@ async fn credentials_open_what_they_should_and_show_nowhere() {
         code_of(client.git_push(&push(None)).await),
         ErrorCode::GitAuth
     );
-    let pushed = in_time(client.git_push(&push(remote.auth())))
+    let pushed = in_time(client.git_push(&push(Some(remote.auth()))))
         .await
         .unwrap();
     assert_eq!(pushed.refs[0].to, "refs/heads/main");
@@ -174,7 +182,7 @@ async fn credentials_open_what_they_should_and_show_nowhere() {
         ErrorCode::GitAuth
     );
     assert!(
-        !in_time(client.git_pull(&pull(remote.auth())))
+        !in_time(client.git_pull(&pull(Some(remote.auth()))))
             .await
             .unwrap()
             .updated
@@ -189,11 +197,16 @@ async fn configured_helpers_are_not_given_the_credentials() {
     let client = agent.client();
     let remote = Remote::start(&agent, &client).await;
     sh(&agent, &client, &format!("mkdir -p $HOME; git config --global credential.helper 'store --file={0}'; git config --global credential.{1}.helper 'store --file={0}'", path(&agent, "stored"), remote.url(""))).await;
-    let request = clone_of(&agent, remote.url("r.git"), "r", remote.auth());
+    let request = clone_of(&agent, remote.url("r.git"), "r", Some(remote.auth()));
     in_time(client.git_clone(&request)).await.unwrap();
     assert_eq!(leaks(&agent, &client, &remote.secret).await, [""; 0]);
     // A server that sends us elsewhere does not get them there.
-    let request = clone_of(&agent, remote.url("redirect/r.git"), "e", remote.auth());
+    let request = clone_of(
+        &agent,
+        remote.url("redirect/r.git"),
+        "e",
+        Some(remote.auth()),
+    );
     assert_eq!(
         code_of(in_time(client.git_clone(&request)).await),
         ErrorCode::GitAuth
@@ -270,7 +283,7 @@ async fn a_clone_that_takes_too_long_is_ended_and_removed() {
     let remote = Remote::start(&agent, &client).await;
     sh(&agent, &client, "mkdir empty").await;
     for name in ["new/deep", "empty"] {
-        let mut request = clone_of(&agent, remote.url("slow/r.git"), name, remote.auth());
+        let mut request = clone_of(&agent, remote.url("slow/r.git"), name, Some(remote.auth()));
         request.timeout_ms = Some(700);
         assert_eq!(
             code_of(in_time(client.git_clone(&request)).await),

@@ -239,11 +239,21 @@ async fn ports_that_open_and_close_are_told() {
     assert!(agent.stop_gracefully().success());
 }
 
+/// Method, path, body; status, code, pointer.
+type Case = (
+    Method,
+    &'static str,
+    &'static str,
+    u16,
+    &'static str,
+    Option<&'static str>,
+);
+
 #[tokio::test]
 async fn bad_input_is_refused() {
     let agent = Agent::start();
     let client = agent.client();
-    let cases: &[(Method, &str, &str, u16, &str, Option<&str>)] = &[
+    let cases: &[Case] = &[
         (
             Method::PUT,
             "/v1/ports/0",

@@ -94,7 +94,7 @@ fn an_upgrade_is_asked_for_again() {
 
 #[test]
 fn redirects_stay_below_the_prefix() {
-    let moved = |location: &str| super::moved(location, TARGET);
+    let moved = |location: &str| moved(location, TARGET);
     let below = |path: &str| Some(format!("/v1/ports/8000/proxy{path}"));
     assert_eq!(moved("/login?x=1"), below("/login?x=1"));
     assert_eq!(moved("http://localhost:8000/a"), below("/a"));

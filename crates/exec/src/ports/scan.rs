@@ -162,7 +162,7 @@ mod tests {
     fn a_socket_is_reached_where_only_it_answers() {
         let targets = |bound: &str, foreign: &[&str]| -> Vec<String> {
             let foreign: Vec<IpAddr> = foreign.iter().map(|ip| ip.parse().unwrap()).collect();
-            super::targets(bound.parse().unwrap(), &foreign)
+            targets(bound.parse().unwrap(), &foreign)
                 .iter()
                 .map(ToString::to_string)
                 .collect()

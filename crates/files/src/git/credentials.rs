@@ -42,14 +42,11 @@ struct HttpUrl<'a> {
 impl Credentials {
     /// Prepares them for the host of this URL.
     pub(super) fn new(auth: &GitAuth, url: &str) -> Result<Self, GitError> {
-        let secret = match (&auth.password, &auth.token) {
-            (Some(secret), None) | (None, Some(secret)) => secret,
-            _ => {
-                return Err(GitError::invalid(
-                    "/auth",
-                    "exactly one of `password` and `token` is needed",
-                ));
-            }
+        let ((Some(secret), None) | (None, Some(secret))) = (&auth.password, &auth.token) else {
+            return Err(GitError::invalid(
+                "/auth",
+                "exactly one of `password` and `token` is needed",
+            ));
         };
         let url = http_url(url).ok_or_else(|| GitError::Invalid {
             pointer: "/auth".to_owned(),
