@@ -350,6 +350,50 @@ async fn http_2_and_trailers_pass() {
     .await;
 }
 
+/// A body that comes in pieces goes on in pieces, with what follows it.
+#[tokio::test]
+async fn an_upload_in_pieces_arrives_with_its_trailers() {
+    let agent = Agent::start();
+    let client = agent.client();
+    let server = Server::start(&client).await;
+    let ask = format!(
+        "PUT {} HTTP/1.1\nHost: x\nTrailer: x-sum\nTransfer-Encoding: chunked\n\
+         Authorization: Bearer TOKEN\n\n3\nabc\n4\ndefg\n0\nx-sum: 7\n\n",
+        server.path("/up")
+    );
+    let mut seen = Vec::new();
+    until(
+        &mut dial(&agent, &ask).await,
+        &mut seen,
+        "abcdefgx-sum: 7\r\n",
+    )
+    .await;
+}
+
+/// A client that does not read holds up the server inside, not the agent's memory.
+#[tokio::test]
+async fn a_client_that_does_not_read_fills_no_memory() {
+    let agent = Agent::start();
+    let client = agent.client();
+    let server = Server::start(&client).await;
+    server.text(&client, "/hello").await;
+    let before = sandshell_testkit::rss_bytes(agent.pid());
+    let path = server.path("/big?blocks=2000");
+    let ask = format!("GET {path} HTTP/1.1\nHost: x\nAuthorization: Bearer TOKEN\n\n");
+    let mut stream = dial(&agent, &ask).await;
+    let mut seen = Vec::new();
+    until(&mut stream, &mut seen, "\r\n\r\n").await;
+    // Meanwhile the agent has every chance to read on.
+    for _ in 0..200 {
+        server.text(&client, "/hello").await;
+    }
+    let after = sandshell_testkit::rss_bytes(agent.pid());
+    assert!(
+        after.saturating_sub(before) < 16 << 20,
+        "{before} then {after}"
+    );
+}
+
 #[tokio::test]
 async fn connections_are_given_back() {
     let agent = Agent::start();

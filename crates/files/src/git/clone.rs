@@ -177,7 +177,14 @@ async fn clean_up(target: &Place, absolute: &str, before: Before) {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     let steps: Vec<Vec<String>> = match before {
         Before::Taken => return,
-        Before::EmptyDirectory => vec![words(&["find", absolute, "-mindepth", "1", "-delete"])],
+        Before::EmptyDirectory => vec![words(&[
+            "find",
+            "-H",
+            absolute,
+            "-mindepth",
+            "1",
+            "-delete",
+        ])],
         Before::Nothing { parents } => {
             let mut steps = vec![words(&["rm", "-rf", "--", absolute])];
             let parents = parents.iter().map(|dir| dir.to_string_lossy());

@@ -1,13 +1,16 @@
 //! One run of git: its words, environment and descriptors, and what came of it.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
+use rustix::io::Errno;
 use sandshell_exec::output::Stream;
 use sandshell_exec::{ExecError, ProcessHandle};
 use sandshell_types::{Env, ProcessRequest, Truncate};
 
 use super::credentials::{Credentials, FD};
 use super::{GitError, Place, failure};
+use crate::FileError;
 
 /// Most bytes of an answer of git that are read; what it gives beyond is counted.
 pub(super) const MAX_OUTPUT: u64 = 16 << 20;
@@ -132,6 +135,9 @@ impl Place {
         let started = self.executor.exec_with_files(spec, files, max).await;
         started.map_err(|error| match error {
             ExecError::ProgramNotFound { .. } => GitError::Missing,
+            ExecError::Cwd { path, reason } if reason.contains("Permission denied") => {
+                FileError::at(Path::new(&path))(Errno::ACCESS).into()
+            }
             ExecError::Cwd { path, reason } => {
                 GitError::NotFound(format!("cannot enter {path}: {reason}"))
             }

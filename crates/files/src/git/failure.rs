@@ -18,7 +18,7 @@ const AUTH: &[&str] = &[
     "Invalid username or ",
 ];
 const NETWORK: &[&str] = &[
-    "Could not resolve host",
+    "Could not resolve host", // and `hostname`, which ssh says
     "Couldn't resolve host",
     "Temporary failure in name resolution",
     "Failed to connect",
@@ -82,9 +82,15 @@ const NOT_FOUND: &[&str] = &[
 /// The error of a run that did not succeed.
 pub(super) fn of(done: &Done) -> GitError {
     let stdout = String::from_utf8_lossy(&done.stdout);
+    let own: Vec<&str> = done
+        .stderr
+        .lines()
+        .chain(stdout.lines())
+        .filter(|line| is_gits(line))
+        .collect();
     let said = |words: &[&str]| {
-        let mut words = words.iter();
-        words.any(|word| done.stderr.contains(word) || stdout.contains(word))
+        let mut lines = own.iter();
+        lines.any(|line| words.iter().any(|word| line.contains(word)))
     };
     let detail = detail(&done.stderr, &stdout, done.code);
     // Auth first: a failed login also ends with "could not read from remote repository". What is
@@ -116,6 +122,24 @@ pub(super) fn of(done: &Done) -> GitError {
     }
 }
 
+/// Whether a line is git's own, or ssh's, and not that of a hook, a filter or the server: those may
+/// say anything.
+fn is_gits(line: &str) -> bool {
+    const STARTS: [&str; 9] = [
+        "fatal: ",
+        "error: ",
+        "CONFLICT (",
+        "Automatic merge failed",
+        " ! [",
+        "!\t",
+        "ssh: ",
+        "ERROR: ",
+        "Host key verification failed",
+    ];
+    // ssh begins with the user and host here.
+    STARTS.iter().any(|start| line.starts_with(start)) || line.contains(": Permission denied (")
+}
+
 /// The part of what git said that tells why.
 fn detail(stderr: &str, stdout: &str, code: i32) -> String {
     let progress = |line: &&str| !line.contains('\r') && !line.trim().is_empty();
@@ -138,4 +162,51 @@ fn detail(stderr: &str, stdout: &str, code: i32) -> String {
         text.push('…');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meaning(stderr: &str, stdout: &str) -> GitError {
+        of(&Done {
+            code: 1,
+            stdout: stdout.as_bytes().to_vec(),
+            omitted: 0,
+            stderr: stderr.to_owned(),
+        })
+    }
+
+    #[test]
+    fn tells_failures_apart() {
+        let auth = "fatal: Authentication failed for 'https://h/r/'";
+        assert!(matches!(meaning(auth, ""), GitError::Auth(_)));
+        let ssh = "git@h: Permission denied (publickey).\r\nfatal: Could not read from remote repository.";
+        assert!(matches!(meaning(ssh, ""), GitError::Auth(_)));
+        let name = "ssh: Could not resolve hostname h: Name or service not known";
+        assert!(matches!(meaning(name, ""), GitError::Network(_)));
+        let conflict = "CONFLICT (content): Merge conflict in a";
+        assert!(matches!(meaning("", conflict), GitError::Conflict(text) if text == conflict));
+        let rejected = "!\trefs/heads/main:refs/heads/main\t[rejected] (fetch first)";
+        assert!(matches!(
+            meaning("error: failed", rejected),
+            GitError::Conflict(_)
+        ));
+        let missing = "fatal: repository 'http://h/r/' not found";
+        assert!(matches!(meaning(missing, ""), GitError::NotFound(_)));
+    }
+
+    #[test]
+    fn words_of_hooks_count_for_nothing() {
+        for said in [
+            "Connection refused",
+            "CONFLICT in the plan",
+            "remote: does not exist",
+        ] {
+            assert!(
+                matches!(meaning(said, said), GitError::Failed { detail, .. } if detail == said)
+            );
+        }
+        assert!(matches!(meaning("", ""), GitError::Failed { detail, .. } if detail.contains('1')));
+    }
 }
