@@ -19,6 +19,7 @@ mod kill;
 mod measure;
 mod memory;
 mod output;
+mod proxy;
 mod report;
 mod sessions;
 
@@ -34,7 +35,7 @@ use sandshell_testkit::Agent;
 use crate::measure::RUNS;
 use crate::report::Report;
 
-const SECTIONS: [&str; 8] = [
+const SECTIONS: [&str; 9] = [
     "floor",
     "http",
     "many",
@@ -42,6 +43,7 @@ const SECTIONS: [&str; 8] = [
     "interrupt",
     "kill",
     "memory",
+    "proxy",
     "in-process",
 ];
 
@@ -176,6 +178,9 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("memory") {
         memory::run(report, &Agent::start()).await?;
+    }
+    if options.wants("proxy") {
+        proxy::run(report, &Agent::start(), options.count(1000)).await?;
     }
     Ok(())
 }

@@ -27,29 +27,37 @@ impl Auth {
 
     /// Refuses a request without the right token.
     pub(crate) fn check(&self, path: &str, headers: &HeaderMap) -> Result<(), ApiError> {
-        let Some(token) = &self.token else {
+        if self.token.is_none() {
             return Ok(());
-        };
+        }
         if OPEN.contains(&path) {
             return Ok(());
         }
-        let hint = "Send `Authorization: Bearer TOKEN` with the token of this agent.";
-        let Some(value) = headers.get(header::AUTHORIZATION) else {
-            return Err(ApiError::new(ErrorCode::Unauthorized, "there is no token").hint(hint));
-        };
-        let given = value
-            .as_bytes()
-            .split_at_checked(7)
-            .and_then(|(scheme, given)| {
-                scheme
-                    .eq_ignore_ascii_case(b"bearer ")
-                    .then(|| given.trim_ascii())
-            });
-        // The length of a token is no secret.
-        if given.is_some_and(|given| bool::from(given.ct_eq(token.reveal().as_bytes()))) {
+        if self.is_shown(headers) {
             return Ok(());
         }
-        Err(ApiError::new(ErrorCode::Unauthorized, "the token is not the right one").hint(hint))
+        let hint = "Send `Authorization: Bearer TOKEN` with the token of this agent.";
+        let wrong = if headers.contains_key(header::AUTHORIZATION) {
+            "the token is not the right one"
+        } else {
+            "there is no token"
+        };
+        Err(ApiError::new(ErrorCode::Unauthorized, wrong).hint(hint))
+    }
+
+    /// Whether the request shows the agent's token.
+    pub(crate) fn is_shown(&self, headers: &HeaderMap) -> bool {
+        let Some(token) = &self.token else {
+            return false;
+        };
+        let given = headers.get(header::AUTHORIZATION).and_then(|value| {
+            let (scheme, given) = value.as_bytes().split_at_checked(7)?;
+            scheme
+                .eq_ignore_ascii_case(b"bearer ")
+                .then(|| given.trim_ascii())
+        });
+        // The length of a token is no secret.
+        given.is_some_and(|given| bool::from(given.ct_eq(token.reveal().as_bytes())))
     }
 }
 

@@ -31,6 +31,7 @@ use crate::api::{self, Answer, KeyTicket, WholeAnswer};
 use crate::auth::{Auth, OPEN};
 use crate::browsers::{Browsers, Caller, take_parameter};
 use crate::idempotency::{self, Claim, Keys};
+use crate::ports::{Proxied, Target};
 use crate::problem::ApiError;
 use crate::ticket;
 
@@ -94,17 +95,21 @@ impl Edge {
         let id = self.request_id(request.headers());
         let method = request.method().clone();
         let uri = request.uri().clone();
-        let (mut response, caller) = match self.admit(request) {
+        let proxied = Target::of(uri.path()).is_some();
+        let (mut response, caller) = match self.admit(request, proxied) {
             Err(refused) => (refused.into_response(), Caller::Plain),
             Ok((Admitted::Answered(response), caller)) => (response, caller),
             Ok((Admitted::Request(request), caller)) => {
-                let answer = AssertUnwindSafe(self.dispatch(request)).catch_unwind();
+                let answer = AssertUnwindSafe(self.dispatch(request, proxied)).catch_unwind();
                 let response = answer.await.unwrap_or_else(|panic| {
                     ApiError::internal("a handler panicked", &text_of(&*panic)).into_response()
                 });
                 (response, caller)
             }
         };
+        if response.extensions().get::<Proxied>().is_some() {
+            return response;
+        }
         if response.status().is_client_error() || response.status().is_server_error() {
             response = render_problem(response, &id, &method, uri.path());
         }
@@ -118,13 +123,17 @@ impl Edge {
     }
 
     /// Lets a request in, or answers it here: who asks, from where, and with what right.
-    fn admit(&self, request: Request<Body>) -> Result<(Admitted, Caller), ApiError> {
+    fn admit(&self, request: Request<Body>, proxied: bool) -> Result<(Admitted, Caller), ApiError> {
         let caller = match self.0.browsers.check(&request) {
             Ok(caller) => caller,
             // Probes ask by any name, and there is nothing in these for a foreign page.
             Err(_) if OPEN.contains(&request.uri().path()) => Caller::Plain,
             Err(refused) => return Err(refused),
         };
+        if proxied {
+            // The proxy knows of port tokens and decides itself.
+            return Ok((Admitted::Request(request), caller));
+        }
         if let Some(response) = caller.preflight(&request) {
             return Ok((Admitted::Answered(response), caller));
         }
@@ -152,7 +161,10 @@ impl Edge {
         }
     }
 
-    async fn dispatch(&self, request: Request<Body>) -> Response {
+    async fn dispatch(&self, request: Request<Body>, proxied: bool) -> Response {
+        if proxied {
+            return self.0.agent.ports.proxy(&self.0.auth, request).await;
+        }
         if let Err(refused) = api::routes::check_query(request.method(), request.uri()) {
             return refused.into_response();
         }

@@ -30,6 +30,7 @@ mod extract;
 mod idempotency;
 mod listen;
 mod metrics;
+mod ports;
 mod problem;
 mod ready;
 mod server;
@@ -204,6 +205,7 @@ pub(crate) struct Agent {
     /// What browsers open streams with.
     pub(crate) tickets: Arc<Tickets>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) ports: Arc<ports::Ports>,
     /// Cancelled when the agent ends; every long stream ends with it.
     pub(crate) shutdown: CancellationToken,
 }
@@ -233,11 +235,21 @@ pub async fn serve(
         .map_err(listen_failed)?;
     let address = listener.address().map_err(listen_failed)?;
     let executor = Executor::start(init, core_config(&options, &state_dir)).await?;
+    let own_port = match &address {
+        Listen::Tcp(address) => Some(address.port()),
+        Listen::Unix(_) => None,
+    };
+    let shutdown = CancellationToken::new();
     let agent = Arc::new(Agent {
+        ports: Arc::new(ports::Ports::new(
+            executor.clone(),
+            own_port,
+            shutdown.clone(),
+        )),
         executor: executor.clone(),
         tickets: Arc::default(),
         metrics: Arc::default(),
-        shutdown: CancellationToken::new(),
+        shutdown,
     });
     let browsers = Browsers::new(&address, options.cors_origins.clone(), &options.allow_hosts);
     let edge = Edge::new(Arc::clone(&agent), Auth::new(token.clone()), browsers);

@@ -7,6 +7,8 @@
 //! yet: handlers need not know the request they fail.
 
 mod file;
+mod git;
+mod port;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
@@ -62,6 +64,11 @@ impl ApiError {
             ),
             status => Self::internal("the request failed", &status),
         }
+    }
+
+    /// The problem itself, for answers that carry it otherwise than as their body.
+    pub(crate) fn into_problem(self) -> Problem {
+        *self.0
     }
 
     #[cfg(test)]

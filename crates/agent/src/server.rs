@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 use crate::edge::Edge;
 use crate::listen::{Connection, Listener};
 use crate::metrics::Metrics;
+use crate::ports::Peer;
 
 /// Time for a connection's first request: whoever connects has something to ask.
 const FIRST_REQUEST: Duration = Duration::from_secs(30);
@@ -67,8 +68,13 @@ pub(crate) async fn serve(
                 let open = metrics.connection();
                 connections.spawn(async move {
                     match connection {
-                        Connection::Tcp(stream) => drive(stream, &builder, edge, &shutdown).await,
-                        Connection::Unix(stream) => drive(stream, &builder, edge, &shutdown).await,
+                        Connection::Tcp(stream) => {
+                            let peer = stream.peer_addr().ok().map(|peer| Peer(peer.ip()));
+                            drive(stream, peer, &builder, edge, &shutdown).await;
+                        }
+                        Connection::Unix(stream) => {
+                            drive(stream, None, &builder, edge, &shutdown).await;
+                        }
                     }
                     drop((slot, open));
                 });
@@ -112,6 +118,7 @@ fn protocol() -> auto::Builder<TokioExecutor> {
 /// Serves one connection.
 async fn drive(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: Option<Peer>,
     builder: &auto::Builder<TokioExecutor>,
     edge: Edge,
     shutdown: &CancellationToken,
@@ -120,8 +127,10 @@ async fn drive(
     let service = Noting {
         edge,
         asked: Arc::clone(&asked),
+        peer,
     };
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut connection =
+        pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let silent = async {
         tokio::time::sleep(FIRST_REQUEST).await;
         if asked.load(Ordering::Relaxed) {
@@ -143,9 +152,10 @@ async fn drive(
     }
 }
 
-/// Notes that a connection has asked for something.
+/// Notes that a connection has asked for something, and tells where it comes from.
 struct Noting {
     edge: Edge,
+    peer: Option<Peer>,
     asked: Arc<AtomicBool>,
 }
 
@@ -154,7 +164,10 @@ impl Service<Request<Incoming>> for Noting {
     type Error = <Edge as Service<Request<Incoming>>>::Error;
     type Future = <Edge as Service<Request<Incoming>>>::Future;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
         self.asked.store(true, Ordering::Relaxed);
         self.edge.call(request)
     }

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::connection::{Connection, OutRequest};
 use crate::endpoint::Endpoint;
 use crate::pool::Pool;
-use crate::{ByteStream, ClientError, EventStream};
+use crate::{ByteStream, ClientError, EventStream, RawEvents};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -154,6 +154,15 @@ impl Client {
         read_json(self.accepted(request).await?).await
     }
 
+    pub(crate) async fn with_method<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+    ) -> Result<T, ClientError> {
+        let request = self.request(method, path, Bytes::new())?;
+        read_json(self.accepted(request).await?).await
+    }
+
     pub(crate) async fn post_empty<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -202,7 +211,25 @@ impl Client {
         self.events(request).await
     }
 
-    async fn events(&self, mut request: OutRequest) -> Result<EventStream, ClientError> {
+    async fn events(&self, request: OutRequest) -> Result<EventStream, ClientError> {
+        self.event_body(request).await.map(EventStream::new)
+    }
+
+    pub(crate) async fn get_raw_events(&self, path: &str) -> Result<RawEvents, ClientError> {
+        let request = self.request(Method::GET, path, Bytes::new())?;
+        self.event_body(request).await.map(RawEvents::new)
+    }
+
+    pub(crate) async fn post_raw_events(
+        &self,
+        path: &str,
+        body: &(impl Serialize + Sync),
+    ) -> Result<RawEvents, ClientError> {
+        let request = self.json_request(Method::POST, path, body)?;
+        self.event_body(request).await.map(RawEvents::new)
+    }
+
+    async fn event_body(&self, mut request: OutRequest) -> Result<ByteStream, ClientError> {
         request.headers_mut().insert(ACCEPT, EVENTS);
         let (head, body) = self.accepted(request).await?;
         let kind = head
@@ -210,7 +237,7 @@ impl Client {
             .get(CONTENT_TYPE)
             .map_or(&[][..], HeaderValue::as_bytes);
         if kind.starts_with(EVENTS.as_bytes()) {
-            Ok(EventStream::new(body))
+            Ok(body)
         } else {
             let kind = String::from_utf8_lossy(kind);
             let context = format!("an event stream was asked for, {kind:?} came");

@@ -35,9 +35,12 @@ mod connection;
 mod endpoint;
 mod error;
 mod events;
+mod git;
 mod pool;
+mod port;
 mod process;
 mod query;
+mod raw_events;
 mod session;
 mod sse;
 
@@ -46,6 +49,7 @@ pub use client::Client;
 pub use error::ClientError;
 pub use events::{EventStream, OutputStreamEvent, StreamEvent};
 pub use query::{EventQuery, OutputQuery, Page, ProcessFilter};
+pub use raw_events::RawEvents;
 pub use sse::{SseEvent, SseParser};
 
 /// The wire types, so that a user of the client needs no second dependency.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +11,8 @@ use bytes::Bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
 use sandshell_isolate::InitHandle;
 use sandshell_types::{
-    Encoded, ExecRequest, ForkRequest, KillReply, ProcessId, ProcessKind, ProcessRequest,
-    RestartMode, SessionId, SessionRequest, TextEncoding,
+    Encoded, ExecRequest, ForkRequest, KillReply, PortRecord, PortWaitRequest, ProcessId,
+    ProcessKind, ProcessRequest, RestartMode, SessionId, SessionRequest, TextEncoding,
 };
 
 use crate::account::Account;
@@ -19,6 +20,7 @@ use crate::host::{self, Host, Program};
 use crate::inside::{Inside, Who};
 use crate::pool::Pool;
 use crate::pool::exec_shell::ExecShell;
+use crate::ports::{Owned, PortError, PortWatcher, Ports, check_http};
 use crate::process::{self, ProcessHandle, Processes, ResultSpec, start_with_pipes};
 use crate::session::{
     Birth as SessionBirth, ChannelRoot, SessionHandle, Sessions, Shell, Snapshot, check_environment,
@@ -36,6 +38,9 @@ const FROM_STATE: &str =
     ". /proc/self/fd/31 2>/dev/null;exec 31<&-;eval \"$BASH_EXECUTION_STRING\"";
 const STATE_FD: i32 = 31;
 
+/// Descriptors a program gets besides its streams, with their numbers there.
+type Files = Vec<(Arc<OwnedFd>, i32)>;
+
 /// The execution core; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Executor(Arc<Core>);
@@ -49,7 +54,7 @@ struct Core {
     exec_shells: Option<Arc<Pool<ExecShell>>>,
     session_shells: Arc<Pool<Shell>>,
     /// Holds init alive in our table of children; its end is seen on the socket.
-    _init: std::os::fd::OwnedFd,
+    _init: OwnedFd,
 }
 
 impl Executor {
@@ -71,7 +76,11 @@ impl Executor {
         let inside = Inside::of(&init)
             .map_err(|e| e.to_string())
             .map_err(failed("the sandbox's root"))?;
+        let init_pid = sandshell_sys::procfs::pid_of(&init.pidfd)
+            .ok_or_else(|| "it is gone".to_owned())
+            .map_err(failed("init"))?;
         let host = Arc::new(Host {
+            ports: Ports::new(init_pid, inside.clone()),
             inside,
             spawner: Spawner::new(init.socket)?,
             nursery: Nursery::new(init.surroundings),
@@ -120,6 +129,51 @@ impl Executor {
         &self.0.host.inside
     }
 
+    /// Everything that listens in the sandbox, lowest port first.
+    pub async fn ports(&self) -> Vec<PortRecord> {
+        let core = &self.0;
+        let processes = core.processes.all().into_iter().map(|process| Owned {
+            process: Some(process.id().clone()),
+            session: process.record().session,
+            trees: process.trees(),
+        });
+        let sessions = core.sessions.all().into_iter().map(|session| Owned {
+            process: None,
+            session: Some(session.id().clone()),
+            trees: session.trees(),
+        });
+        let owned = processes.chain(sessions).collect();
+        core.host.ports.list(owned).await
+    }
+
+    /// Connects to what listens on this port in the sandbox, and to nothing else.
+    pub async fn connect_port(&self, port: u16) -> Result<tokio::net::TcpStream, PortError> {
+        self.0.host.ports.connect(port).await
+    }
+
+    /// Waits until a port answers; says whether it did in time.
+    pub async fn wait_port(&self, port: u16, request: &PortWaitRequest) -> Result<bool, ExecError> {
+        check_http(request.http.as_ref(), "/http")?;
+        let answers = self.0.host.ports.answers(port, request.http.as_ref());
+        match request.timeout_ms {
+            None => answers.await,
+            Some(ms) => {
+                let limit = Duration::from_millis(ms);
+                return Ok(tokio::time::timeout(limit, answers).await.is_ok());
+            }
+        }
+        Ok(true)
+    }
+
+    /// A stream of ports that open and close from now on.
+    pub async fn watch_ports(&self) -> PortWatcher {
+        PortWatcher::new(self.clone()).await
+    }
+
+    pub(crate) fn port_table(&self) -> &Ports {
+        &self.0.host.ports
+    }
+
     /// Whose rights a call has that names this user, or none.
     pub fn who(&self, user: Option<&str>) -> Result<Who, ExecError> {
         let account = self.0.host.account(user)?;
@@ -159,7 +213,27 @@ impl Executor {
             limits: request.limits,
             ..ProcessRequest::default()
         };
-        self.begin(ProcessKind::Exec, spec, result).await
+        self.begin(ProcessKind::Exec, spec, result, Vec::new())
+            .await
+    }
+
+    /// Starts an exec that gets these descriptors besides its streams, each under a number of its
+    /// own. They are closed here as soon as it has started.
+    pub async fn exec_with_files(
+        &self,
+        spec: ProcessRequest,
+        files: Vec<(OwnedFd, i32)>,
+        max_output_bytes: u64,
+    ) -> Result<ProcessHandle, ExecError> {
+        let result = ResultSpec {
+            max_bytes: max_output_bytes,
+            truncate: sandshell_types::Truncate::Tail,
+        };
+        let files = files.into_iter().map(|(file, n)| (Arc::new(file), n));
+        let (process, _) = self
+            .begin(ProcessKind::Exec, spec, result, files.collect())
+            .await?;
+        Ok(process)
     }
 
     /// Starts a background process. Says whether it was started now.
@@ -171,7 +245,8 @@ impl Executor {
             max_bytes: self.0.host.config.exec_output_bytes,
             truncate: sandshell_types::Truncate::Both,
         };
-        self.begin(ProcessKind::Process, request, result).await
+        self.begin(ProcessKind::Process, request, result, Vec::new())
+            .await
     }
 
     async fn begin(
@@ -179,10 +254,11 @@ impl Executor {
         kind: ProcessKind,
         spec: ProcessRequest,
         result: ResultSpec,
+        files: Files,
     ) -> Result<(ProcessHandle, bool), ExecError> {
         check_process(&spec)?;
         let id = spec.id.clone().unwrap_or_else(ProcessId::generate);
-        let made = self.make_process(kind, id.clone(), spec.clone(), result);
+        let made = self.make_process(kind, id.clone(), spec.clone(), result, files);
         self.0
             .processes
             .get_or_make(&id, &spec, Box::pin(made))
@@ -195,10 +271,12 @@ impl Executor {
         id: ProcessId,
         spec: ProcessRequest,
         result: ResultSpec,
+        files: Files,
     ) -> Result<ProcessHandle, ExecError> {
         let core = &self.0;
         let weak = Arc::downgrade(&core.processes);
         if kind == ProcessKind::Exec
+            && files.is_empty()
             && let (Some(pool), Some(text)) = (&core.exec_shells, poolable(&spec))
         {
             // One that was killed a moment ago is passed over.
@@ -229,13 +307,18 @@ impl Executor {
             };
             return ProcessHandle::begin(core.host.clone(), weak, birth);
         }
-        let program = self.settle_program(&spec).await?;
+        let mut program = self.settle_program(&spec).await?;
+        program.files.extend(files);
         let first_input = match &spec.stdin {
             None => Bytes::new(),
             Some(text) => decode_stdin(text, spec.stdin_encoding)?,
         };
         let wants_stdin = spec.stdin.is_some() || spec.stdin_open;
         let (running, pump, stdin) = start_with_pipes(&core.host, &program, wants_stdin).await?;
+        if kind == ProcessKind::Exec {
+            // Never started again, so nobody needs them here.
+            program.files.clear();
+        }
         let birth = process::Birth {
             id,
             kind,

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use crate::account::Account;
 use crate::inside::Inside;
+use crate::ports::Ports;
 use crate::spawner::{Refused, Spawner};
 use crate::tree::{Nursery, Place, Tree};
 use crate::{Config, ExecError};
@@ -31,6 +32,7 @@ const RLIMIT_NOFILE: u32 = 7;
 pub(crate) struct Host {
     pub(crate) config: Config,
     pub(crate) inside: Inside,
+    pub(crate) ports: Ports,
     pub(crate) spawner: Spawner,
     pub(crate) nursery: Nursery,
     pub(crate) account: Account,

@@ -2,7 +2,7 @@
 //!
 //! Whatever resolves a path that a user named does it on one of the threads in here, which has that
 //! user's file ids and no capability, starting from the sandbox's root; whatever connects to a port
-//! of the sandbox does it through [`Inside::connect`]. The rest of the agent never opens a user's
+//! of the sandbox does it through `Inside::connect_to`, by way of `crate::ports`. The rest of the agent never opens a user's
 //! path. Where the sandbox has mounts of its own, the root is the one init sees.
 //!
 //! ```text
@@ -15,6 +15,7 @@
 mod root;
 mod threads;
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -88,15 +89,10 @@ impl Inside {
         self.threads.run(who.0.clone(), move || job(&root)).await
     }
 
-    /// Connects to a port that something in the sandbox listens on, on its loopback addresses.
-    pub async fn connect(&self, port: u16) -> std::io::Result<TcpStream> {
-        use std::net::{Ipv4Addr, Ipv6Addr};
-        match TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
-            Ok(stream) => Ok(stream),
-            Err(first) => TcpStream::connect((Ipv6Addr::LOCALHOST, port))
-                .await
-                .map_err(|_| first),
-        }
+    /// Connects to an address of the sandbox. Only for `crate::ports`, which knows whether the
+    /// sandbox listens there: as long as it has no network of its own, the kernel does not.
+    pub(crate) async fn connect_to(&self, address: SocketAddr) -> std::io::Result<TcpStream> {
+        TcpStream::connect(address).await
     }
 }
 

@@ -38,6 +38,7 @@ use stdin::Stdin;
 
 use crate::host::{Host, Live, Program, Running};
 use crate::output::{LogLimits, OutputLog, Stream};
+use crate::ports::Ports;
 use crate::registry::{Entry, Registry};
 use crate::tree::Tree;
 use crate::{ExecError, host};
@@ -63,6 +64,7 @@ struct Process {
     spec: ProcessRequest,
     result: ResultSpec,
     log: OutputLog,
+    ports: Ports,
     facts: Mutex<Facts>,
     stdin: Stdin,
     /// Set by kill and delete: no restart any more.
@@ -168,6 +170,7 @@ impl ProcessHandle {
             spec: birth.spec,
             result: birth.result,
             log,
+            ports: host.ports.clone(),
             facts: Mutex::new(Facts {
                 pid: birth.running.pid,
                 state: ProcessState::Running,
@@ -351,20 +354,22 @@ impl ProcessHandle {
     pub async fn kill(&self, grace: Duration) -> KillReply {
         self.0.stopping.store(true, Ordering::Release);
         self.0.stop.notify_waiters();
-        let trees: Vec<Arc<Live>> = {
-            let facts = self.0.facts();
-            facts.live.iter().chain(&facts.former).cloned().collect()
-        };
-        let reply = kill_all(trees, grace).await;
+        let reply = kill_all(self.trees(), grace).await;
         if reply.survivors.is_empty() {
             self.ended().await;
         }
         reply
     }
 
+    /// Its tree, and those of earlier runs in which something still lives.
+    pub(crate) fn trees(&self) -> Vec<Arc<Live>> {
+        let facts = self.0.facts();
+        facts.live.iter().chain(&facts.former).cloned().collect()
+    }
+
     /// Waits for its end, a pattern in its output, or a port.
     pub async fn wait(&self, request: WaitRequest) -> Result<WaitReply, ExecError> {
-        wait::wait(self, request).await
+        wait::wait(self, &self.0.ports, request).await
     }
 }
 

@@ -295,6 +295,11 @@ impl SessionHandle {
         })
     }
 
+    /// Its shell's tree, and those of former shells in which something still lives.
+    pub(crate) fn trees(&self) -> Vec<Arc<Live>> {
+        self.0.facts().trees.clone()
+    }
+
     /// The state now, or before the command that runs.
     pub(crate) async fn snapshot(&self) -> Result<Snapshot, ExecError> {
         let (reply, answer) = oneshot::channel();

@@ -62,6 +62,28 @@ pub fn descendants(pid: i32) -> Vec<i32> {
     found
 }
 
+/// The parent of a process.
+pub fn parent(pid: i32) -> Option<i32> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let (_, rest) = text.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Whether a process descends from another. Sure only for a process that is pinned.
+pub fn is_below(pid: i32, ancestor: i32) -> bool {
+    std::iter::successors(parent(pid), |above| parent(*above))
+        .take_while(|above| *above > 0)
+        .any(|above| above == ancestor)
+}
+
+/// The number a process has in its own PID namespace.
+pub fn innermost_pid(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let numbers = status.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
+    numbers.split_whitespace().next_back()?.parse().ok()
+}
+
 /// What /proc/PID/stat says, as far as we use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {

@@ -24,9 +24,20 @@ mod watch;
 
 pub use error::{ErrorCode, Problem};
 pub use exec::{Env, ExecRequest, ExecResult, Limits, OnDisconnect, Truncate, Truncated};
+pub use git::{
+    GitAddRequest, GitAuth, GitBranch, GitBranchesReply, GitBranchesRequest, GitCheckoutRequest,
+    GitCloneReply, GitCloneRequest, GitCommit, GitCommitReply, GitCommitRequest, GitConflictKind,
+    GitDiffFile, GitDiffReply, GitDiffRequest, GitFileState, GitHeadReply, GitIdentity,
+    GitLogRequest, GitNewBranch, GitOldBranch, GitProgress, GitPullMode, GitPullReply,
+    GitPullRequest, GitPushReply, GitPushRequest, GitPushState, GitPushedRef, GitSignature,
+    GitStatusEntry, GitStatusReply, GitStatusRequest,
+};
 pub use ids::{BackupId, CommandId, ContextId, IdError, ProcessId, SessionId, TerminalId};
 pub use output::{
     Encoded, Encoding, ExitEvent, OutputEvent, StdinReply, StreamName, TextEncoding, TruncatedEvent,
+};
+pub use port::{
+    PortExposure, PortRecord, PortUnexposed, PortWaitReply, PortWaitRequest, PortsEvent,
 };
 pub use process::{
     HttpCheck, KillReply, KillRequest, List, LogCondition, PortCondition, ProcessKind,

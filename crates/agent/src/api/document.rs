@@ -37,7 +37,7 @@ fn base() -> OpenApi {
         .title("Sandshell agent")
         .version(crate::VERSION)
         .description(Some(
-            "The API of one sandbox: exec, processes and sessions. Failures are RFC 9457 problem \
+            "The API of one sandbox: exec, processes, sessions, git and ports. Failures are RFC 9457 problem \
              documents with a stable `code`. Every POST takes an `Idempotency-Key`.",
         ))
         .build();
@@ -119,6 +119,17 @@ problems! {
         LimitReached Internal Unavailable;
     /// Of the making of tickets.
     TicketProblems: InvalidRequest BodyTooLarge UnsupportedMediaType LimitReached;
+    /// Of routes that run git.
+    GitProblems: InvalidRequest UserNotFound Unauthorized Forbidden PermissionDenied SessionNotFound
+        IdempotencyConflict FileExists GitConflict SessionEnded BodyTooLarge UnsupportedMediaType
+        ProgramNotFound ProgramNotExecutable NotADirectory TooManyLinks NameTooLong GitFailed
+        GitAuth GitNotFound Internal GitNetwork Unavailable TimedOut NoSpace;
+    /// Of routes about ports.
+    PortProblems: InvalidRequest Unauthorized Forbidden IdempotencyConflict BodyTooLarge
+        UnsupportedMediaType LimitReached Internal Unavailable;
+    /// Of the proxy itself.
+    ProxyProblems: InvalidRequest Unauthorized Forbidden PortNotFound LimitReached Internal
+        PortUnreachable;
     /// Of the readiness probe.
     ReadyProblems: Unavailable;
 }

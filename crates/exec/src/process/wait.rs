@@ -4,27 +4,20 @@ use std::time::Duration;
 
 use regex::bytes::{Regex, RegexBuilder};
 use sandshell_types::{
-    HttpCheck, LogCondition, PortCondition, StreamName, WaitOutcome, WaitReply, WaitRequest,
+    LogCondition, PortCondition, StreamName, WaitOutcome, WaitReply, WaitRequest,
 };
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use super::ProcessHandle;
 use crate::ExecError;
 use crate::output::{JointPiece, OutputLog, Stream};
+use crate::ports::{Ports, check_http};
 
 /// A match that spans pieces is found when it is no longer than this.
 const WINDOW: usize = 64 * 1024;
 
-/// First and longest pause between two tries at a port. The kernel has no event for "somebody
-/// listens now", so this is the one place that asks again.
-const PORT_PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
-
-/// How long one HTTP try at a port may take.
-const HTTP_TRY: Duration = Duration::from_secs(1);
-
 pub(super) async fn wait(
     process: &ProcessHandle,
+    ports: &Ports,
     request: WaitRequest,
 ) -> Result<WaitReply, ExecError> {
     let pattern = request.log.as_ref().map(compile).transpose()?;
@@ -34,19 +27,10 @@ pub(super) async fn wait(
             "a port is a number from 1 to 65535",
         ));
     }
-    if let Some(PortCondition {
-        http: Some(HttpCheck {
-            path: Some(path), ..
-        }),
-        ..
-    }) = &request.port
-        && (!path.starts_with('/') || path.contains(|c: char| c.is_ascii_control() || c == ' '))
-    {
-        return Err(ExecError::invalid(
-            "/port/http/path",
-            "a path starts with '/' and has neither spaces nor control characters",
-        ));
-    }
+    check_http(
+        request.port.as_ref().and_then(|port| port.http.as_ref()),
+        "/port/http",
+    )?;
     if request.exit == Some(false) && request.log.is_none() && request.port.is_none() {
         return Err(ExecError::invalid(
             "/exit",
@@ -61,7 +45,7 @@ pub(super) async fn wait(
     };
     let answers = async {
         match &request.port {
-            Some(condition) => port_answers(condition).await,
+            Some(condition) => ports.answers(condition.port, condition.http.as_ref()).await,
             None => std::future::pending().await,
         }
     };
@@ -171,47 +155,4 @@ fn line_around(window: &[u8], at: usize) -> String {
         .position(|b| *b == b'\n')
         .map_or(window.len(), |i| at + i);
     String::from_utf8_lossy(window.get(start..end).unwrap_or_default()).into_owned()
-}
-
-async fn port_answers(condition: &PortCondition) {
-    let mut pause = PORT_PAUSE.0;
-    loop {
-        for host in ["127.0.0.1", "::1"] {
-            if let Ok(stream) = TcpStream::connect((host, condition.port)).await {
-                match &condition.http {
-                    None => return,
-                    Some(check) if answers_in_time(stream, check).await => return,
-                    Some(_) => {}
-                }
-            }
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PORT_PAUSE.1);
-    }
-}
-
-/// A server that accepts and stays silent is asked again.
-async fn answers_in_time(stream: TcpStream, check: &HttpCheck) -> bool {
-    let answer = tokio::time::timeout(HTTP_TRY, http_answers(stream, check)).await;
-    matches!(answer, Ok(Ok(true)))
-}
-
-/// Asks once and reads only the status line.
-async fn http_answers(mut stream: TcpStream, check: &HttpCheck) -> std::io::Result<bool> {
-    let path = check.path.as_deref().unwrap_or("/");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut head = Vec::new();
-    while head.len() < 12 {
-        if stream.read_buf(&mut head).await? == 0 {
-            return Ok(false);
-        }
-    }
-    let status = std::str::from_utf8(head.get(9..12).unwrap_or_default())
-        .ok()
-        .and_then(|digits| digits.parse::<u16>().ok());
-    Ok(status.is_some_and(|status| match check.status {
-        Some(wanted) => status == wanted,
-        None => status < 500,
-    }))
 }

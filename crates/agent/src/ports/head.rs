@@ -1,0 +1,213 @@
+//! Heads on their way through the proxy: what is taken off, put on and rewritten.
+//!
+//! To the server inside, the request comes from this machine for `localhost:PORT`; where it really
+//! came from stands in `x-forwarded-*`. Fields that concern one connection only (RFC 9110 §7.6.1)
+//! end here in both directions.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+
+use super::exposed::{COOKIE, HEADER, PARAMETER, cookies};
+use super::{Peer, Target};
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+const FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+
+/// Would let a page served by the sandbox take over the agent's other routes in a browser.
+const SERVICE_WORKER_ALLOWED: HeaderName = HeaderName::from_static("service-worker-allowed");
+
+const HOP_BY_HOP: [HeaderName; 7] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHORIZATION,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::TE,
+];
+
+/// Takes off what concerns only the connection it came by.
+fn strip_connection(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
+        .filter_map(|name| name.parse().ok())
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}
+
+/// The comma-separated words of a field.
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let values = headers.get_all(name).iter();
+    values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|text| text.split(','))
+        .map(str::trim)
+}
+
+/// What a request wants to change its connection to, if it does.
+pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    tokens(headers, &header::CONNECTION)
+        .any(|word| word.eq_ignore_ascii_case("upgrade"))
+        .then(|| headers.get(header::UPGRADE).cloned())?
+}
+
+/// Makes the head of a request one for the server inside.
+pub(super) fn to_inside(
+    headers: &mut HeaderMap,
+    uri: &Uri,
+    target: Target,
+    peer: Option<Peer>,
+    upgrade: Option<&HeaderValue>,
+    with_our_token: bool,
+) {
+    let trailers = tokens(headers, &header::TE).any(|word| word.eq_ignore_ascii_case("trailers"));
+    strip_connection(headers);
+    // Dealt with by our own server.
+    headers.remove(header::EXPECT);
+    if let Some(protocol) = upgrade {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, protocol.clone());
+    } else if trailers {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+    if with_our_token {
+        headers.remove(header::AUTHORIZATION);
+    }
+    headers.remove(HEADER);
+    strip_cookie(headers);
+    let inside = inside_host(target.port);
+    // An HTTP/2 request names its host in the URI.
+    let outside = headers.remove(header::HOST).or_else(|| {
+        let authority = uri.authority()?;
+        HeaderValue::from_str(authority.as_str()).ok()
+    });
+    if let Some(outside) = outside {
+        rewrite_origin(headers, &outside, &inside);
+        headers.entry(FORWARDED_HOST).or_insert(outside);
+    }
+    headers.insert(header::HOST, inside);
+    headers
+        .entry(FORWARDED_PROTO)
+        .or_insert(HeaderValue::from_static("http"));
+    if let Ok(prefix) = HeaderValue::from_str(&target.prefix()) {
+        headers.insert(FORWARDED_PREFIX, prefix);
+    }
+    headers.remove(FORWARDED_PORT);
+    if let Some(Peer(address)) = peer {
+        let mut chain: Vec<String> = headers
+            .get_all(FORWARDED_FOR)
+            .iter()
+            .filter_map(|value| value.to_str().ok().map(str::to_owned))
+            .collect();
+        chain.push(address.to_string());
+        if let Ok(chain) = HeaderValue::from_str(&chain.join(", ")) {
+            headers.insert(FORWARDED_FOR, chain);
+        }
+    }
+}
+
+/// Makes the head of an answer one for the client outside.
+pub(super) fn to_outside(headers: &mut HeaderMap, target: Target, upgraded: bool) {
+    let protocol = headers.get(header::UPGRADE).filter(|_| upgraded).cloned();
+    strip_connection(headers);
+    if let Some(protocol) = protocol {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, protocol);
+    }
+    headers.remove(SERVICE_WORKER_ALLOWED);
+    let moved = headers
+        .get(header::LOCATION)
+        .and_then(|location| moved(location.to_str().ok()?, target));
+    if let Some(moved) = moved.and_then(|moved| HeaderValue::try_from(moved).ok()) {
+        headers.insert(header::LOCATION, moved);
+    }
+}
+
+fn inside_host(port: u16) -> HeaderValue {
+    HeaderValue::try_from(format!("localhost:{port}"))
+        .unwrap_or(HeaderValue::from_static("localhost"))
+}
+
+/// A page of ours stays one of the same origin for servers that compare it with the host.
+fn rewrite_origin(headers: &mut HeaderMap, outside: &HeaderValue, inside: &HeaderValue) {
+    let same = headers.get(header::ORIGIN).is_some_and(|origin| {
+        let origin = origin.as_bytes();
+        let rest = origin
+            .strip_prefix(b"http://")
+            .or_else(|| origin.strip_prefix(b"https://"));
+        rest == Some(outside.as_bytes())
+    });
+    let origin = inside.to_str().map(|host| format!("http://{host}"));
+    if same && let Ok(Ok(origin)) = origin.map(HeaderValue::try_from) {
+        headers.insert(header::ORIGIN, origin);
+    }
+}
+
+/// Leaves out our own cookies. HTTP/2 may bring one field for each cookie; HTTP/1.1 has one field.
+fn strip_cookie(headers: &mut HeaderMap) {
+    let whole = headers.get_all(header::COOKIE).iter().count() < 2;
+    let is_ours = |cookie: &[u8]| cookie.starts_with(COOKIE.as_bytes());
+    if whole && !cookies(headers).any(is_ours) {
+        return;
+    }
+    let kept: Vec<&[u8]> = cookies(headers)
+        .filter(|cookie| !cookie.is_empty() && !is_ours(cookie))
+        .collect();
+    let kept = HeaderValue::from_bytes(&kept.join(&b"; "[..]));
+    headers.remove(header::COOKIE);
+    if let Ok(kept) = kept
+        && !kept.is_empty()
+    {
+        headers.insert(header::COOKIE, kept);
+    }
+}
+
+/// Where a redirect of the server inside leads to through the proxy; `None` when it is right as it is.
+fn moved(location: &str, target: Target) -> Option<String> {
+    let prefix = target.prefix();
+    let own = [
+        format!("http://localhost:{}", target.port),
+        format!("http://127.0.0.1:{}", target.port),
+    ];
+    let path = own
+        .iter()
+        .find_map(|own| location.strip_prefix(own.as_str()))
+        .unwrap_or(location);
+    if path.is_empty() {
+        return Some(format!("{prefix}/"));
+    }
+    // `//host` is another host; a server that minds the prefix has put it there itself.
+    let below = path.strip_prefix(&prefix);
+    let known = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if !path.starts_with('/') || path.starts_with("//") || known {
+        return None;
+    }
+    Some(format!("{prefix}{path}"))
+}
+
+/// The path and query as the server inside gets them: byte for byte, without the port token.
+pub(super) fn inside_path(rest: &str, query: Option<&str>) -> String {
+    let Some(query) = query else {
+        return rest.to_owned();
+    };
+    if !query.contains(PARAMETER) {
+        return format!("{rest}?{query}");
+    }
+    let kept: Vec<&str> = query
+        .split('&')
+        .filter(|pair| !pair.starts_with(PARAMETER))
+        .collect();
+    if kept.is_empty() {
+        rest.to_owned()
+    } else {
+        format!("{rest}?{}", kept.join("&"))
+    }
+}
+
+#[cfg(test)]
+#[path = "head_tests.rs"]
+mod tests;

@@ -1,0 +1,106 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+const TARGET: Target = Target { port: 8000 };
+
+fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+    let pairs = pairs.iter();
+    pairs
+        .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()))
+        .fold(HeaderMap::new(), |mut all, (name, value)| {
+            all.append(name, value);
+            all
+        })
+}
+
+fn inside(mut given: HeaderMap, ours: bool) -> HeaderMap {
+    let uri = Uri::from_static("/v1/ports/8000/proxy/");
+    let upgrade = upgrade(&given);
+    to_inside(&mut given, &uri, TARGET, None, upgrade.as_ref(), ours);
+    given
+}
+
+#[test]
+fn fields_of_one_connection_end_here() {
+    let given = headers(&[
+        ("connection", "keep-alive, X-Secret"),
+        ("keep-alive", "timeout=5"),
+        ("x-secret", "1"),
+        ("transfer-encoding", "chunked"),
+        ("te", "gzip, trailers"),
+        ("expect", "100-continue"),
+        ("x-other", "2"),
+    ]);
+    let got = inside(given, false);
+    for gone in ["keep-alive", "x-secret", "transfer-encoding", "expect"] {
+        assert!(!got.contains_key(gone), "{gone}");
+    }
+    assert_eq!(
+        (&got["te"], &got["connection"]),
+        (&"trailers".parse().unwrap(), &"te".parse().unwrap())
+    );
+    assert_eq!(got["x-other"], "2");
+    assert_eq!(got["host"], "localhost:8000");
+}
+
+#[test]
+fn our_secrets_stay_outside() {
+    let given = || {
+        headers(&[
+            ("authorization", "Bearer sk_1"),
+            ("x-port-token", "pt_1"),
+            ("cookie", "a=b; sandshell_port_8000=pt_1; c=d"),
+            ("cookie", "sandshell_port_9=pt_2"),
+        ])
+    };
+    let got = inside(given(), true);
+    assert!(!got.contains_key("authorization") && !got.contains_key("x-port-token"));
+    assert_eq!(got["cookie"], "a=b; c=d");
+    assert_eq!(inside(given(), false)["authorization"], "Bearer sk_1");
+    let only = headers(&[("cookie", "sandshell_port_8000=pt_1")]);
+    assert!(!inside(only, false).contains_key("cookie"));
+    assert_eq!(
+        inside_path("/a%2Fb/", Some("x=%20&port_token=pt_1&y")),
+        "/a%2Fb/?x=%20&y"
+    );
+    assert_eq!(inside_path("/", Some("port_token=pt_1")), "/");
+    assert_eq!(inside_path("/", Some("")), "/?");
+}
+
+#[test]
+fn a_page_of_ours_stays_of_the_same_origin() {
+    let given = headers(&[("host", "box:3000"), ("origin", "http://box:3000")]);
+    let got = inside(given, false);
+    assert_eq!(got["origin"], "http://localhost:8000");
+    assert_eq!(got["x-forwarded-host"], "box:3000");
+    assert_eq!(got["x-forwarded-prefix"], "/v1/ports/8000/proxy");
+    let other = headers(&[("host", "box:3000"), ("origin", "http://evil")]);
+    assert_eq!(inside(other, false)["origin"], "http://evil");
+}
+
+#[test]
+fn an_upgrade_is_asked_for_again() {
+    let given = headers(&[
+        ("connection", "keep-alive, Upgrade"),
+        ("upgrade", "websocket"),
+    ]);
+    let got = inside(given, false);
+    assert_eq!(
+        (&got["connection"], &got["upgrade"]),
+        (&"upgrade".parse().unwrap(), &"websocket".parse().unwrap())
+    );
+}
+
+#[test]
+fn redirects_stay_below_the_prefix() {
+    let moved = |location: &str| moved(location, TARGET);
+    let below = |path: &str| Some(format!("/v1/ports/8000/proxy{path}"));
+    assert_eq!(moved("/login?x=1"), below("/login?x=1"));
+    assert_eq!(moved("http://localhost:8000/a"), below("/a"));
+    assert_eq!(moved("http://127.0.0.1:8000"), below("/"));
+    assert_eq!(moved("a/b"), None);
+    assert_eq!(moved("//cdn/x"), None);
+    assert_eq!(moved("https://example.org/"), None);
+    assert_eq!(moved("/v1/ports/8000/proxy/x"), None);
+}
