@@ -8,7 +8,7 @@ use sandshell_client::types::{
 use sandshell_testkit::{Agent, UnprivilegedUser};
 
 use super::{Server, own_port};
-use crate::calls::{Shell, code_of, exec, in_time};
+use crate::calls::{Shell, code_of, exec, in_time, process_of, start, wait_for_text};
 
 async fn listed(client: &sandshell_client::Client) -> Vec<PortRecord> {
     in_time(client.list_ports(&Page::default()))
@@ -81,6 +81,41 @@ async fn an_agent_without_privileges_sees_its_own() {
         [server.port]
     );
     assert_eq!(server.text(&client, "/hello").await, "hello");
+}
+
+/// However trees are kept, and also when the server was left behind by what started it.
+#[tokio::test]
+async fn a_server_left_behind_is_seen_in_every_fallback() {
+    for without in ["", "cgroup", "cgroup,pid-namespace", "clone3,pid-namespace"] {
+        let agent = match without {
+            "" => Agent::start(),
+            parts => Agent::builder().args(["--without", parts]).start(),
+        };
+        let client = agent.client();
+        let script = "import socket,time; s=socket.create_server((\"127.0.0.1\",0)); print(\"at\",s.getsockname()[1],\"now\",flush=True); time.sleep(1000)";
+        let request = process_of(&format!(
+            "exec 5< <(setsid python3 -c '{script}'); read -u5 line; echo $line"
+        ));
+        let id = start(&client, &request).await;
+        let line = wait_for_text(&client, &id, "now").await.line.unwrap();
+        let port: u16 = line.split(' ').nth(1).unwrap().parse().unwrap();
+        let ports = listed(&client).await;
+        let [seen] = &ports[..] else {
+            panic!("{without}: {ports:?}")
+        };
+        assert_eq!(
+            (seen.port, seen.process.as_ref()),
+            (port, Some(&id)),
+            "{without}"
+        );
+        let wait = PortWaitRequest::default();
+        assert!(
+            in_time(client.wait_port(port, &wait)).await.unwrap().ready,
+            "{without}"
+        );
+        client.delete_process(&id).await.unwrap();
+        assert_eq!(listed(&client).await, [], "{without}");
+    }
 }
 
 /// What listens on the machine but not in the sandbox is neither listed nor reached; nor is the agent,
