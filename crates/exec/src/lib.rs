@@ -1,4 +1,4 @@
-//! The execution core: `exec`, processes and persistent sessions.
+//! The execution core: `exec`, processes, persistent sessions and terminals.
 //!
 //! # Theory of operation
 //!
@@ -25,6 +25,7 @@ mod registry;
 mod session;
 mod shell_text;
 mod spawner;
+pub mod terminal;
 mod tree;
 
 pub use config::Config;
@@ -32,3 +33,4 @@ pub use error::{ExecError, StartError};
 pub use executor::Executor;
 pub use process::ProcessHandle;
 pub use session::{CommandHandle, SessionHandle};
+pub use terminal::TerminalHandle;
