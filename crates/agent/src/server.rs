@@ -18,7 +18,7 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -62,12 +62,16 @@ pub(crate) async fn serve(
             Ok(connection) => {
                 let (builder, edge, shutdown) =
                     (Arc::clone(&builder), edge.clone(), shutdown.clone());
+                let slot = Slot(Arc::new(slot));
                 connections.spawn(async move {
                     match connection {
-                        Connection::Tcp(stream) => drive(stream, &builder, edge, &shutdown).await,
-                        Connection::Unix(stream) => drive(stream, &builder, edge, &shutdown).await,
+                        Connection::Tcp(stream) => {
+                            drive(stream, &builder, edge, slot, &shutdown).await;
+                        }
+                        Connection::Unix(stream) => {
+                            drive(stream, &builder, edge, slot, &shutdown).await;
+                        }
                     }
-                    drop(slot);
                 });
             }
             Err(error) => {
@@ -111,14 +115,17 @@ async fn drive(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     builder: &auto::Builder<TokioExecutor>,
     edge: Edge,
+    slot: Slot,
     shutdown: &CancellationToken,
 ) {
     let asked = Arc::new(AtomicBool::new(false));
     let service = Noting {
         edge,
         asked: Arc::clone(&asked),
+        slot,
     };
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let io = TokioIo::new(stream);
+    let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
     let silent = async {
         tokio::time::sleep(FIRST_REQUEST).await;
         if asked.load(Ordering::Relaxed) {
@@ -140,10 +147,18 @@ async fn drive(
     }
 }
 
+/// A connection's place among those served at a time. Every request carries it as an extension, so
+/// that a connection that becomes a WebSocket keeps its place for as long as that lives.
+#[derive(Clone)]
+pub(crate) struct Slot(#[expect(dead_code, reason = "held")] Arc<Permit>);
+
+type Permit = Result<OwnedSemaphorePermit, AcquireError>;
+
 /// Notes that a connection has asked for something.
 struct Noting {
     edge: Edge,
     asked: Arc<AtomicBool>,
+    slot: Slot,
 }
 
 impl Service<Request<Incoming>> for Noting {
@@ -151,7 +166,8 @@ impl Service<Request<Incoming>> for Noting {
     type Error = <Edge as Service<Request<Incoming>>>::Error;
     type Future = <Edge as Service<Request<Incoming>>>::Future;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.slot.clone());
         self.asked.store(true, Ordering::Relaxed);
         self.edge.call(request)
     }

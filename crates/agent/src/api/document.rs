@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use axum::body::Bytes;
 use sandshell_types::{
-    CommandEvent, ErrorCode, ExitEvent, Problem, SessionExitEvent, TruncatedEvent,
+    CommandEvent, ErrorCode, ExitEvent, Problem, SessionExitEvent, TerminalClientFrame,
+    TerminalFrame, TruncatedEvent,
 };
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
@@ -50,6 +51,8 @@ fn base() -> OpenApi {
     add_schema::<ExitEvent>(&mut components);
     add_schema::<CommandEvent>(&mut components);
     add_schema::<SessionExitEvent>(&mut components);
+    add_schema::<TerminalFrame>(&mut components);
+    add_schema::<TerminalClientFrame>(&mut components);
     OpenApiBuilder::new()
         .info(info)
         .components(Some(components))
@@ -116,6 +119,17 @@ problems! {
     ChangeProblems: InvalidRequest Unauthorized ProcessNotFound SessionNotFound IdempotencyConflict
         ProcessEnded StdinClosed StdinOffset SessionEnded BodyTooLarge UnsupportedMediaType
         LimitReached Internal Unavailable;
+    /// Of routes that look at a terminal.
+    TerminalReadProblems: InvalidRequest Unauthorized TerminalNotFound MethodNotAllowed Internal;
+    /// Of routes that start a terminal.
+    TerminalStartProblems: InvalidRequest InvalidCwd UserNotFound Unauthorized Forbidden IdConflict
+        IdempotencyConflict BodyTooLarge UnsupportedMediaType ProgramNotFound ProgramNotExecutable
+        LimitReached Internal Unavailable;
+    /// Of routes that change a terminal.
+    TerminalChangeProblems: InvalidRequest Unauthorized TerminalNotFound IdempotencyConflict
+        TerminalEnded BodyTooLarge UnsupportedMediaType Internal Unavailable;
+    /// Of the route that connects to a terminal.
+    TerminalConnectProblems: InvalidRequest Unauthorized TerminalNotFound LimitReached Internal;
     /// Of the readiness probe.
     ReadyProblems: Unavailable;
 }
