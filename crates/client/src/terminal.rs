@@ -113,10 +113,8 @@ impl Client {
         id: &TerminalId,
         lines: u32,
     ) -> Result<TerminalScreen, ClientError> {
-        self.get(&format!(
-            "/v1/terminals/{id}/screen?scrollback={lines}"
-        ))
-        .await
+        self.get(&format!("/v1/terminals/{id}/screen?scrollback={lines}"))
+            .await
     }
 
     /// Bytes that draw the screen of a terminal on another one of its size.
@@ -255,7 +253,9 @@ impl TerminalReader {
                 }
                 Message::Close(frame) => TerminalEvent::Closed {
                     code: frame.as_ref().map_or(1005, |frame| frame.code.into()),
-                    reason: frame.map(|frame| frame.reason.to_string()).unwrap_or_default(),
+                    reason: frame
+                        .map(|frame| frame.reason.to_string())
+                        .unwrap_or_default(),
                 },
                 Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => continue,
             }));

@@ -30,8 +30,8 @@ use jiff::Timestamp;
 use sandshell_isolate::protocol::Exit;
 use sandshell_sys::pty::{self, Pty};
 use sandshell_types::{
-    Env, KillReply, ProcessRequest, ResizeRequest, TerminalId, TerminalRecord, TerminalRequest, TerminalScreen,
-    TerminalState,
+    Env, KillReply, ProcessRequest, ResizeRequest, TerminalId, TerminalRecord, TerminalRequest,
+    TerminalScreen, TerminalState,
 };
 use tokio::sync::{mpsc, watch};
 
@@ -132,7 +132,10 @@ impl Entry for TerminalHandle {
 /// Refuses sizes that no terminal has.
 pub(crate) fn check_size(cols: u16, rows: u16) -> Result<(), ExecError> {
     let wrong = |pointer: &str, what: &str, max: u16, is: u16| {
-        ExecError::invalid(pointer, format!("a terminal has 1 to {max} {what}, not {is}"))
+        ExecError::invalid(
+            pointer,
+            format!("a terminal has 1 to {max} {what}, not {is}"),
+        )
     };
     if !(1..=MAX_COLS).contains(&cols) {
         return Err(wrong("/cols", "columns", MAX_COLS, cols));
@@ -207,10 +210,7 @@ impl TerminalHandle {
         let now = Timestamp::now();
         let (input, inputs) = mpsc::channel(INPUTS);
         let terminal = Arc::new(Terminal {
-            log: OutputLog::new(
-                host.config.state_dir.join("logs").join(id.as_str()),
-                limits,
-            ),
+            log: OutputLog::new(host.config.state_dir.join("logs").join(id.as_str()), limits),
             id,
             spec,
             model: Mutex::new(Model {

@@ -231,9 +231,7 @@ pub enum TerminalClientFrame {
 }
 
 /// What a connection to a terminal may do.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TerminalRole {
     /// See, type and resize.

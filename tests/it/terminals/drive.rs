@@ -16,7 +16,11 @@ const PROMPT: &str = "ready> ";
 /// A terminal with a plain bash on it.
 pub(super) fn bash() -> TerminalRequest {
     TerminalRequest {
-        argv: Some(["bash", "--norc", "--noprofile", "-i"].map(str::to_owned).into()),
+        argv: Some(
+            ["bash", "--norc", "--noprofile", "-i"]
+                .map(str::to_owned)
+                .into(),
+        ),
         env: BTreeMap::from([("PS1".to_owned(), Some(PROMPT.to_owned()))]),
         ..Default::default()
     }
@@ -91,7 +95,11 @@ impl Driver {
 
     /// Takes one event; false when the connection is over.
     pub(super) async fn step(&mut self) -> bool {
-        match in_time(self.connection.next()).await.unwrap() {
+        in_time(self.take()).await
+    }
+
+    async fn take(&mut self) -> bool {
+        match self.connection.next().await.unwrap() {
             None => return false,
             Some(TerminalEvent::Bytes(bytes)) => {
                 if self.redraw > 0 {
@@ -145,7 +153,9 @@ impl Driver {
     /// The screen with all that has been seen here on it.
     pub(super) async fn screen(&self) -> TerminalScreen {
         loop {
-            let screen = in_time(self.client.terminal_screen(&self.id)).await.unwrap();
+            let screen = in_time(self.client.terminal_screen(&self.id))
+                .await
+                .unwrap();
             if screen.offset >= self.offset {
                 return screen;
             }
@@ -161,7 +171,7 @@ impl Driver {
         let began = Instant::now();
         let mut last = self.screen().await;
         while !wanted(&last) {
-            let stepped = tokio::time::timeout(DEADLINE, self.step()).await;
+            let stepped = tokio::time::timeout(DEADLINE, self.take()).await;
             let shown = &last.text;
             let alive = stepped.unwrap_or_else(|_| panic!("never {what}:\n{shown}"));
             assert!(alive, "the connection ended before {what}:\n{shown}");

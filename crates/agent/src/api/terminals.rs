@@ -252,10 +252,7 @@ pub(crate) async fn recording(
 
 fn plain(content_type: &'static str) -> [(header::HeaderName, HeaderValue); 2] {
     [
-        (
-            header::CONTENT_TYPE,
-            HeaderValue::from_static(content_type),
-        ),
+        (header::CONTENT_TYPE, HeaderValue::from_static(content_type)),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ]
 }

@@ -61,7 +61,9 @@ impl Recording {
         let mut lines = String::new();
         while lines.is_empty() {
             match self.reader.next().await? {
-                Some(JointPiece::Data { offset, data, at, .. }) => {
+                Some(JointPiece::Data {
+                    offset, data, at, ..
+                }) => {
                     self.output(&mut lines, offset, &data, at);
                 }
                 Some(JointPiece::Gap { bytes, .. }) => {
@@ -75,7 +77,9 @@ impl Recording {
                         self.partial.clear();
                         self.event(&mut lines, None, "o", "\u{fffd}");
                     }
-                    return Ok(Some(lines).filter(|lines| !lines.is_empty()).map(Bytes::from));
+                    return Ok(Some(lines)
+                        .filter(|lines| !lines.is_empty())
+                        .map(Bytes::from));
                 }
             }
         }

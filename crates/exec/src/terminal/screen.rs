@@ -179,7 +179,9 @@ impl Screen {
             let (text, after) = match std::str::from_utf8(rest) {
                 Ok(text) => (text, &[][..]),
                 Err(error) => {
-                    let (good, bad) = rest.split_at_checked(error.valid_up_to()).unwrap_or_default();
+                    let (good, bad) = rest
+                        .split_at_checked(error.valid_up_to())
+                        .unwrap_or_default();
                     // What was valid is valid still.
                     let text = std::str::from_utf8(good).unwrap_or_default();
                     match error.error_len() {
@@ -227,9 +229,7 @@ impl Screen {
     /// Repeats of a character fill two lines at most: a few bytes must not cost a second of work.
     fn tamed(&self, function: Function) -> Function {
         match function {
-            Function::Rep(n) if n > 2 * self.cols => {
-                Function::Rep(self.cols + n % self.cols)
-            }
+            Function::Rep(n) if n > 2 * self.cols => Function::Rep(self.cols + n % self.cols),
             other => other,
         }
     }
