@@ -193,6 +193,16 @@ impl Driver {
         self.until_text(expected).await
     }
 
+    /// Waits for a text in the output.
+    pub(super) async fn until_output(&mut self, text: &str) {
+        let found = |output: &[u8]| output.windows(text.len()).any(|w| w == text.as_bytes());
+        let mut looked = 0;
+        while !found(&self.output[looked..]) {
+            looked = self.output.len().saturating_sub(text.len());
+            assert!(self.step().await, "the connection ended before {text:?}");
+        }
+    }
+
     /// Reads to the end of the connection.
     pub(super) async fn to_the_end(&mut self) {
         while self.step().await {}

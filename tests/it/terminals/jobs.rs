@@ -13,10 +13,11 @@ async fn ctrl_c_ctrl_z_fg_and_bg_do_what_they_do() {
         let agent = Agent::builder().args(args).start();
         let client = agent.client();
         let mut shell = Driver::bash(&client).await;
-        shell.type_in("sleep 1000; echo status-$?\r").await;
-        shell.until_text("echo status-$?\n").await;
+        // Each says when it runs: a key that is typed before goes to the shell.
+        let up = |n: u32| format!("sh -c 'echo up-$(({n}+1)); exec sleep 1000'");
+        shell.run(&up(1), "up-2").await;
         shell.type_in("\x03").await;
-        shell.run("echo after-$((1+1))", "after-2").await;
+        shell.run("echo status-$?", "status-130").await;
         let screen = shell.run("clear; cat", "cat").await;
         assert!(!screen.text.contains("no job control"), "{}", screen.text);
         shell.type_in("typed\r").await;
@@ -35,7 +36,9 @@ async fn ctrl_c_ctrl_z_fg_and_bg_do_what_they_do() {
             .until("an echo of cat", |s| s.text.matches("again").count() == 2)
             .await;
         shell.type_in("\x04").await;
-        shell.run("clear; sleep 1000 | sleep 1001", "1001").await;
+        shell
+            .run(&format!("clear; sleep 1000 | {}", up(2)), "up-3")
+            .await;
         shell.type_in("\x1a").await;
         shell.until_text("Stopped").await;
         shell.run("bg", "&").await;
@@ -44,7 +47,10 @@ async fn ctrl_c_ctrl_z_fg_and_bg_do_what_they_do() {
             .run("kill %1; wait; echo left-$(jobs | wc -l)", "left-0")
             .await;
         shell
-            .run("clear; trap 'echo got-$((2+1))' INT; sleep 1000", "1000")
+            .run(
+                &format!("clear; trap 'echo got-$((2+1))' INT; {}", up(4)),
+                "up-5",
+            )
             .await;
         shell.type_in("\x03").await;
         shell.until_text("got-3").await;
@@ -197,9 +203,7 @@ async fn typing_gets_through_a_flood_of_output() {
     shell.until_text("flood\nflood\nflood").await;
     shell.type_in("\x03").await;
     shell.type_in("clear; echo out-$((5+5))\r").await;
-    while !shell.output.ends_with(b"out-10\r\nready> ") {
-        assert!(shell.step().await);
-    }
+    shell.until_output("out-10\r\n").await;
 }
 
 #[tokio::test]

@@ -78,16 +78,18 @@ async fn a_late_viewer_sees_the_screen_and_then_what_comes() {
         panic!()
     };
     assert_eq!((cols, rows), (80, 24));
-    assert!(redraw_bytes > 0 && offset == first.offset);
+    assert!(redraw_bytes > 0 && offset >= first.offset);
     late.type_in("echo more-$((3+4))\r").await;
     late.until_text("more-7").await;
     first.until_text("more-7").await;
     // Both have the same bytes from there on, and the redraw is not among them.
-    while first.offset < late.offset {
-        first.step().await;
-    }
-    while late.offset < first.offset {
-        late.step().await;
+    while first.offset != late.offset {
+        let behind = if first.offset < late.offset {
+            &mut first
+        } else {
+            &mut late
+        };
+        assert!(behind.step().await);
     }
     assert!(first.output.ends_with(&late.output) && !late.output.is_empty());
     let redraw = String::from_utf8(late.redraws[0].clone()).unwrap();
@@ -198,52 +200,43 @@ async fn every_viewer_hears_of_a_resize_where_it_happened() {
 
 #[tokio::test]
 async fn a_slow_viewer_is_shown_the_present_and_holds_up_nobody() {
-    let agent = Agent::start();
+    // The buffers of a Unix socket are small: the viewer is behind soon.
+    let agent = Agent::builder().unix_socket().start();
     let client = agent.client();
     let mut writer = Driver::bash(&client).await;
-    // It reads nothing while 30 MB go by.
     let mut slow = Driver::connect(&client, &writer.id, viewer()).await;
-    let (memory, options) = (sandshell_testkit::rss_bytes(agent.pid()), viewer());
-    let mut quick = Driver::connect(&client, &writer.id, options).await;
-    writer
-        .type_in("yes 'a line that is repeated' | head -c 30000000; echo; echo done-$((8+8))\r")
-        .await;
-    while !quick.output.ends_with(b"done-16\r\nready> ") {
-        assert!(quick.step().await);
-        quick.output.drain(..quick.output.len().saturating_sub(100));
-    }
-    let grown = sandshell_testkit::rss_bytes(agent.pid()).saturating_sub(memory);
-    assert!(grown < 48 << 20, "the agent grew by {grown} bytes");
-    let screen = slow
-        .until("the end", |screen| screen.text.contains("done-16"))
-        .await;
+    let mut quick = Driver::connect(&client, &writer.id, viewer()).await;
+    let line = "a line that is repeated and long enough to be more than a few bytes";
+    let flood = format!("yes '{line}' | head -c 2500000; echo; echo done-$((8+8))\r");
+    writer.type_in(flood).await;
+    // It reads nothing while the others read all of it.
+    quick.until_output("done-16\r\n").await;
+    writer.until_output("done-16\r\n").await;
+    assert!(quick.output.len() > 2_500_000, "{}", quick.output.len());
+    let screen = slow.until_text("done-16").await;
     while slow.offset < screen.offset {
         assert!(slow.step().await);
     }
-    let skipped: Vec<&TerminalFrame> = slow
+    let skipped = slow
         .frames
         .iter()
-        .filter(|frame| matches!(frame, TerminalFrame::Truncated { .. }))
-        .collect();
-    assert!(
-        !skipped.is_empty(),
-        "nothing was left out: {:?}",
-        slow.frames.len()
-    );
-    assert!(slow.output.len() < 20_000_000);
+        .any(|frame| matches!(frame, TerminalFrame::Truncated { .. }));
+    assert!(skipped, "nothing was left out: {:?}", slow.frames);
+    assert!(slow.output.len() < 1_500_000, "{}", slow.output.len());
     // From here on it has every byte again.
     writer.type_in("echo and-$((9+9))\r").await;
-    while !slow.output.ends_with(b"and-18\r\nready> ") {
-        assert!(slow.step().await);
-    }
+    slow.until_output("and-18\r\n").await;
 }
 
 #[tokio::test]
 async fn bytes_that_are_no_longer_kept_are_named() {
     let agent = Agent::builder().args(["--log-bytes", "1048576"]).start();
     let client = agent.client();
-    let mut shell =
-        Driver::start(&client, &command("yes | head -c 5000000; echo last-words")).await;
+    let mut shell = Driver::start(
+        &client,
+        &command("yes 'some words' | head -c 2000000; echo last-words"),
+    )
+    .await;
     shell.exit().await;
     let mut again = Driver::connect(&client, &shell.id, from(10)).await;
     assert!(matches!(
@@ -264,7 +257,7 @@ async fn bytes_that_are_no_longer_kept_are_named() {
     else {
         panic!("{:?}", again.frames)
     };
-    assert!(*bytes > 3_000_000 && *redraw_bytes > 0);
+    assert!(*bytes > 900_000 && *redraw_bytes > 0);
     assert!(String::from_utf8_lossy(&again.redraws[0]).contains("last-words"));
     let recording = client.terminal_recording(&shell.id).await.unwrap();
     let text = String::from_utf8(recording.read_to_end().await.unwrap().to_vec()).unwrap();
@@ -334,7 +327,7 @@ async fn nothing_is_left_of_connections_that_came_and_went() {
     };
     let before = settled("before").await;
     let cycles: u32 =
-        std::env::var("SANDSHELL_CONNECT_CYCLES").map_or(1000, |n| n.parse().unwrap());
+        std::env::var("SANDSHELL_CONNECT_CYCLES").map_or(10_000, |n| n.parse().unwrap());
     for n in 0..cycles {
         let options = if n % 2 == 0 {
             ConnectOptions::default()
