@@ -18,8 +18,10 @@ async fn ctrl_c_ctrl_z_fg_and_bg_do_what_they_do() {
         shell.run(&up(1), "up-2").await;
         shell.type_in("\x03").await;
         shell.run("echo status-$?", "status-130").await;
-        let screen = shell.run("clear; cat", "cat").await;
-        assert!(!screen.text.contains("no job control"), "{}", screen.text);
+        let cat = "clear; sh -c 'echo cat-$((4+4)); exec cat'";
+        shell.run(cat, "cat-8").await;
+        let seen = String::from_utf8_lossy(&shell.output).into_owned();
+        assert!(!seen.contains("no job control"), "{seen}");
         shell.type_in("typed\r").await;
         shell
             .until("an echo of cat", |s| s.text.matches("typed").count() == 2)
@@ -28,8 +30,9 @@ async fn ctrl_c_ctrl_z_fg_and_bg_do_what_they_do() {
         shell.until_text("Stopped").await;
         shell.run("jobs -l", "Stopped").await;
         shell.type_in("fg\r").await;
+        // Named when it was stopped, in the list, and now.
         shell
-            .until("cat in front", |s| s.text.matches("\ncat").count() == 1)
+            .until("cat in front", |s| s.text.matches("exec cat'").count() == 3)
             .await;
         shell.type_in("again\r").await;
         shell
@@ -48,7 +51,8 @@ async fn ctrl_c_ctrl_z_fg_and_bg_do_what_they_do() {
             .await;
         shell
             .run(
-                &format!("clear; trap 'echo got-$((2+1))' INT; {}", up(4)),
+                "clear; bash -c 'trap \"echo got-\\$((2+1)); exit 9\" INT; \
+                 echo up-$((4+1)); sleep 1000 & wait'",
                 "up-5",
             )
             .await;
@@ -84,23 +88,27 @@ async fn programs_know_their_terminal_and_its_size() {
             "to-it",
         )
         .await;
+    let trap = "trap 'echo winch-$(stty size)' WINCH; echo up-$((4+4))";
+    let wait = "sleep 1000 & while :; do wait; done";
     shell
-        .run("clear; trap 'echo winch-$(stty size)' WINCH; cat", "cat")
+        .run(
+            &format!("clear; bash -c \"{trap}; {wait}\"").replace('$', "\\$"),
+            "up-8",
+        )
         .await;
     shell.resize(132, 43).await;
-    shell.type_in("\x03").await;
     shell.until_text("winch-43 132").await;
+    shell.type_in("\x03").await;
     shell.run("clear; stty size", "43 132").await;
     let record = in_time(client.resize_terminal(&shell.id, 40, 10))
         .await
         .unwrap();
     assert_eq!((record.cols, record.rows), (40, 10));
     shell.run("clear; stty size", "10 40").await;
+    shell.type_in("printf '\\033]2;my %s\\007' title\r").await;
     shell
-        .run("printf '\\033]2;my %s\\007' title; echo $COLUMNS", "40")
+        .until("its title", |s| s.title.as_deref() == Some("my title"))
         .await;
-    let screen = shell.screen().await;
-    assert_eq!(screen.title.as_deref(), Some("my title"));
     let session = "ps -o sid= -p $$ | tr -d ' '; echo $$-leader";
     shell.run(&format!("clear; {session}"), "leader").await;
     let text = shell.screen().await.text;

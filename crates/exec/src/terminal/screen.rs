@@ -216,13 +216,17 @@ impl Screen {
             let sequence = std::mem::take(&mut self.sequence);
             self.notice(&sequence, c);
         }
-        if after != State::Ground {
-            if after == State::Escape {
-                self.sequence.clear();
-            }
-            if self.sequence.len() < SEQUENCE_MAX {
-                self.sequence.push(c);
-            }
+        if after == State::Ground {
+            return;
+        }
+        // These begin another one; other controls have been obeyed and are no part of it.
+        if c == '\u{1b}' || ('\u{80}'..='\u{9f}').contains(&c) {
+            self.sequence.clear();
+        } else if c < ' ' {
+            return;
+        }
+        if self.sequence.len() < SEQUENCE_MAX {
+            self.sequence.push(c);
         }
     }
 
@@ -231,6 +235,15 @@ impl Screen {
         match function {
             Function::Rep(n) if n > 2 * self.cols => Function::Rep(self.cols + n % self.cols),
             other => other,
+        }
+    }
+
+    /// A redraw has everything but the scrollback.
+    fn forget_scrollback(&mut self) {
+        let (cols, rows) = (self.cols.into(), self.rows.into());
+        if let Ok(mut without) = Terminal::with_scrollback(cols, rows, Some(SCROLLBACK)) {
+            without.feed(self.terminal.dump());
+            self.terminal = without;
         }
     }
 
@@ -244,6 +257,7 @@ impl Screen {
                     self.answers.extend(answer.into_bytes());
                 }
             }
+            Effect::ForgetScrollback => self.forget_scrollback(),
             Effect::Instead(other) => self.terminal.feed(other),
         }
     }

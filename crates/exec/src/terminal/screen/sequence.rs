@@ -23,6 +23,8 @@ pub(super) enum Effect {
     Nothing,
     /// To be sent to the program.
     Answer(String),
+    /// What scrolled away is to be forgotten.
+    ForgetScrollback,
     /// To be done by the model in its place.
     Instead(&'static str),
 }
@@ -95,6 +97,7 @@ impl Extras {
             ("6", 'n') => format!("\u{1b}[{row};{col}R"),
             ("?6", 'n') => format!("\u{1b}[?{row};{col}R"),
             ("18", 't') => format!("\u{1b}[8;{rows};{cols}t"),
+            ("3", 'J') => return Effect::ForgetScrollback,
             ("!", 'p') => {
                 self.application_keypad = false;
                 self.cursor_shape = None;
