@@ -20,7 +20,7 @@ mod screen;
 mod viewer;
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -202,15 +202,19 @@ impl TerminalHandle {
             .map_err(|e| ExecError::internal(format!("terminal: {e}")))?;
         let screen =
             Screen::new(cols, rows).map_err(|e| ExecError::invalid("/cols", e.to_string()))?;
-        let running = host.start_on_terminal(&program, slave.as_fd()).await?;
+        let ends = owner::Ends::new(master, slave)
+            .map_err(|e| ExecError::internal(format!("terminal: {e}")))?;
+        let running = host.start_on_terminal(&program, ends.slave()).await?;
         let limits = LogLimits {
             cap: LOG_BYTES.min(host.config.log_bytes),
             keep_head: 0,
         };
+        // No id has a plus, so no process can have the same directory.
+        let logs = host.config.state_dir.join("logs");
         let now = Timestamp::now();
         let (input, inputs) = mpsc::channel(INPUTS);
         let terminal = Arc::new(Terminal {
-            log: OutputLog::new(host.config.state_dir.join("logs").join(id.as_str()), limits),
+            log: OutputLog::new(logs.join(format!("terminal+{id}")), limits),
             id,
             spec,
             model: Mutex::new(Model {
@@ -234,8 +238,6 @@ impl TerminalHandle {
             viewers: AtomicU32::new(0),
             answering: AtomicU32::new(0),
         });
-        let ends = owner::Ends::new(master, slave)
-            .map_err(|e| ExecError::internal(format!("terminal: {e}")))?;
         tokio::spawn(owner::run(
             terminals,
             terminal.clone(),
@@ -349,7 +351,7 @@ impl TerminalHandle {
 
     /// Its past as an asciicast.
     pub fn recording(&self) -> Result<Recording, ExecError> {
-        Recording::new(self.clone())
+        Recording::new(self)
     }
 
     /// Resolves when its program has ended and all its output is in the log.

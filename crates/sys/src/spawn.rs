@@ -440,8 +440,14 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
             size_of::<u64>()
         )
     );
+    (Stage::Exec, execute(context))
+}
+
+/// Tries the programs in turn. Returns only on failure, with why.
+#[allow(unsafe_code, reason = "execve is what this is all about")]
+fn execute(context: &mut ChildContext<'_>) -> i32 {
     let mut worst = libc::ENOENT;
-    for program in plan.programs {
+    for program in context.plan.programs {
         // SAFETY: path, argv and env are NUL-terminated and live; on success this never returns.
         unsafe {
             libc::execve(
@@ -469,10 +475,10 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
             libc::ENOENT | libc::ENOTDIR => {}
             // Like execvp: remember the refusal, but a later directory may still have the program.
             libc::EACCES => worst = why,
-            _ => return (Stage::Exec, why),
+            _ => return why,
         }
     }
-    (Stage::Exec, worst)
+    worst
 }
 
 /// # Safety

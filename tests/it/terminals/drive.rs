@@ -204,13 +204,13 @@ impl Driver {
     }
 
     /// Reads to the end of the connection.
-    pub(super) async fn to_the_end(&mut self) {
+    pub(super) async fn read_on(&mut self) {
         while self.step().await {}
     }
 
     /// The exit frame; the last but for the close.
     pub(super) async fn exit(&mut self) -> (i32, Option<String>) {
-        self.to_the_end().await;
+        self.read_on().await;
         let (code, _) = self.closed.clone().expect("a close");
         assert_eq!(code, 1000);
         match self.frames.last() {

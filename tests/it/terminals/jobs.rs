@@ -144,6 +144,24 @@ async fn user_cwd_and_environment_are_as_asked() {
 }
 
 #[tokio::test]
+async fn an_agent_without_rights_has_terminals_too() {
+    let Some(user) = UnprivilegedUser::get() else {
+        return;
+    };
+    let agent = Agent::builder().run_as(user).start();
+    let client = agent.client();
+    let mut shell = Driver::bash(&client).await;
+    shell
+        .run("sh -c 'echo up-$((1+1)); exec sleep 1000'", "up-2")
+        .await;
+    shell.type_in("\x1a").await;
+    shell.until_text("Stopped").await;
+    shell.run("clear; id -u; tty", "/dev/pts/").await;
+    shell.type_in("kill -9 $$\r").await;
+    assert_eq!(shell.exit().await, (137, Some("SIGKILL".to_owned())));
+}
+
+#[tokio::test]
 async fn without_a_command_it_is_a_login_shell() {
     let agent = Agent::start();
     let client = agent.client();

@@ -136,6 +136,39 @@ async fn concurrent_creates_of_one_id_make_one_terminal() {
 }
 
 #[tokio::test]
+async fn a_process_and_a_terminal_of_one_name_keep_their_own_output() {
+    // Small logs, so that both are in files.
+    let agent = Agent::builder().args(["--log-bytes", "1048576"]).start();
+    let client = agent.client();
+    let mut terminal = Driver::start(
+        &client,
+        &named("same", command("stty -opost; yes t | head -c 300000")),
+    )
+    .await;
+    let mut process = crate::calls::process_of("yes p | head -c 300000");
+    process.id = Some("same".parse().unwrap());
+    let id = crate::calls::start(&client, &process).await;
+    crate::calls::wait_for_exit(&client, &id).await;
+    terminal.exit().await;
+    let stdout = sandshell_client::types::StreamName::Stdout;
+    assert_eq!(
+        crate::calls::follow(&client, &id, stdout).await,
+        b"p\n".repeat(150_000)
+    );
+    let mut again = Driver::connect(
+        &client,
+        &terminal.id,
+        ConnectOptions {
+            offset: Some(0),
+            ..Default::default()
+        },
+    )
+    .await;
+    again.exit().await;
+    assert!(again.output == b"t\n".repeat(150_000));
+}
+
+#[tokio::test]
 async fn the_end_of_the_agent_ends_terminals_and_tells_viewers() {
     let agent = Agent::start();
     let client = agent.client();
@@ -144,7 +177,7 @@ async fn the_end_of_the_agent_ends_terminals_and_tells_viewers() {
     let mut driver = Driver::start(&client, &command(&text)).await;
     driver.until_text("up").await;
     let stopping = tokio::task::spawn_blocking(move || agent.stop_gracefully());
-    driver.to_the_end().await;
+    driver.read_on().await;
     assert_eq!(driver.closed.map(|(code, _)| code), Some(1001));
     assert!(in_time(stopping).await.unwrap().success());
     assert_eq!(alive_with_marker(&mark), Vec::<i32>::new());

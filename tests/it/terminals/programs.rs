@@ -3,7 +3,7 @@
 use std::fs;
 
 use sandshell_client::types::TerminalRequest;
-use sandshell_client::{Client, ConnectOptions};
+use sandshell_client::{Client, ConnectOptions, Page};
 use sandshell_testkit::Agent;
 
 use super::drive::{Driver, create};
@@ -40,7 +40,8 @@ async fn same(agent: &Agent, argv: &[&str], theirs: &[&str], steps: &[Step<'_>])
 }
 
 fn lines(n: usize) -> String {
-    (1..=n).map(|n| format!("line {n} of the file\n")).collect()
+    let lines: Vec<String> = (1..=n).map(|n| format!("line {n} of the file\n")).collect();
+    lines.concat()
 }
 
 #[tokio::test]
@@ -129,7 +130,7 @@ async fn tmux_shows_what_it_shows_in_tmux() {
     let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
     let theirs: Vec<&str> = theirs.iter().map(String::as_str).collect();
     same(&agent, &ours, &theirs, steps).await;
-    let killed = client.list_terminals(&Default::default()).await.unwrap();
+    let killed = client.list_terminals(&Page::default()).await.unwrap();
     let reply = client.delete_terminal(&killed.items[0].id).await.unwrap();
     assert!(
         reply.killed > 2,

@@ -403,7 +403,7 @@ async fn bad_frames_close_the_connection_with_a_code_and_a_reason() {
     ] {
         let mut bad = Driver::connect(&client, &shell.id, ConnectOptions::default()).await;
         bad.connection.send_text(text).await.unwrap();
-        bad.to_the_end().await;
+        bad.read_on().await;
         let (code, reason) = bad.closed.unwrap();
         assert_eq!(code, 1008, "{text}");
         assert!(reason.contains(expected), "{text}: {reason}");

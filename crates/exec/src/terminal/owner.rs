@@ -3,7 +3,7 @@
 //! Nothing in here waits for a viewer. Typing goes on while the program floods its output, and
 //! output while the program does not read what was typed.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -36,6 +36,9 @@ const TURN: Duration = Duration::from_millis(2);
 /// written by what it left behind.
 const IN_FLIGHT: usize = 256 << 10;
 
+/// A program that has left so much unread gets no more answers.
+const UNREAD_MAX: usize = 64 << 10;
+
 /// Both ends of the pseudo-terminal.
 pub(super) struct Ends {
     master: AsyncFd<OwnedFd>,
@@ -48,6 +51,10 @@ impl Ends {
     pub(super) fn new(master: OwnedFd, slave: OwnedFd) -> std::io::Result<Self> {
         let master = reactor::watch(master, Interest::READABLE | Interest::WRITABLE)?;
         Ok(Self { master, slave })
+    }
+
+    pub(super) fn slave(&self) -> BorrowedFd<'_> {
+        self.slave.as_fd()
     }
 }
 
@@ -109,8 +116,8 @@ async fn attend(
                 match read {
                     Ok(Ok(n)) if n > 0 => {
                         let answers = take_output(terminal, buffer.get(..n).unwrap_or_default()).await;
-                        if !answers.is_empty() && typed.is_empty() {
-                            typed = answers.into();
+                        if !answers.is_empty() && typed.len() < UNREAD_MAX {
+                            typed = [typed.as_ref(), &answers].concat().into();
                         }
                     }
                     // Interrupted is asked again at once, because it is still ready.

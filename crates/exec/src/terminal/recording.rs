@@ -26,7 +26,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    pub(super) fn new(terminal: TerminalHandle) -> Result<Self, ExecError> {
+    pub(super) fn new(terminal: &TerminalHandle) -> Result<Self, ExecError> {
         let began = terminal.0.facts().started_at;
         let spec = &terminal.0.spec;
         let model = terminal.0.model();
