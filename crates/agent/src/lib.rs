@@ -193,7 +193,7 @@ pub(crate) struct Agent {
     pub(crate) executor: Executor,
     /// Cancelled when the agent ends; every long stream ends with it.
     pub(crate) shutdown: CancellationToken,
-    /// Connections that became WebSockets; they end on the same token.
+    /// Connections that were upgraded; they end on the same token.
     pub(crate) upgraded: TaskTracker,
 }
 

@@ -88,16 +88,11 @@ async fn programs_know_their_terminal_and_its_size() {
             "to-it",
         )
         .await;
-    let trap = "trap 'echo winch-$(stty size)' WINCH; echo up-$((4+4))";
-    let wait = "sleep 1000 & while :; do wait; done";
-    shell
-        .run(
-            &format!("clear; bash -c \"{trap}; {wait}\"").replace('$', "\\$"),
-            "up-8",
-        )
-        .await;
+    let told = "$|=1; $SIG{WINCH}=sub{print \"winch-\",1+1,\"\\n\"}; \
+         print \"up-\",4+4,\"\\n\"; sleep 1000 while 1";
+    shell.run(&format!("clear; perl -e '{told}'"), "up-8").await;
     shell.resize(132, 43).await;
-    shell.until_text("winch-43 132").await;
+    shell.until_text("winch-2").await;
     shell.type_in("\x03").await;
     shell.run("clear; stty size", "43 132").await;
     let record = in_time(client.resize_terminal(&shell.id, 40, 10))
@@ -109,7 +104,7 @@ async fn programs_know_their_terminal_and_its_size() {
     shell
         .until("its title", |s| s.title.as_deref() == Some("my title"))
         .await;
-    let session = "ps -o sid= -p $$ | tr -d ' '; echo $$-leader";
+    let session = "ps -o sid= -p $$ | tr -d ' '; echo $$-lead''er";
     shell.run(&format!("clear; {session}"), "leader").await;
     let text = shell.screen().await.text;
     let sid = text.lines().next().unwrap();

@@ -267,9 +267,10 @@ async fn a_reconnect_in_the_middle_of_vim_at_another_size_redraws_exactly() {
         };
         oracle.resize(cols, rows);
         let mut again = Driver::connect(&client, &id, options).await;
+        // Its last row is vim's last, so vim has drawn anew.
         again
             .until("the size", |screen| {
-                (screen.cols, screen.rows) == (cols, rows)
+                (screen.cols, screen.rows) == (cols, rows) && screen.text.ends_with("-- INSERT --")
             })
             .await;
         oracle.agrees(&mut again, &format!("{cols}x{rows}")).await;

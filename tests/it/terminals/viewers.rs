@@ -80,8 +80,8 @@ async fn a_late_viewer_sees_the_screen_and_then_what_comes() {
     assert_eq!((cols, rows), (80, 24));
     assert!(redraw_bytes > 0 && offset >= first.offset);
     late.type_in("echo more-$((3+4))\r").await;
-    late.until_text("more-7").await;
-    first.until_text("more-7").await;
+    late.until_output("more-7\r\n").await;
+    first.until_output("more-7\r\n").await;
     // Both have the same bytes from there on, and the redraw is not among them.
     while first.offset != late.offset {
         let behind = if first.offset < late.offset {

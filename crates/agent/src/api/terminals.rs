@@ -346,8 +346,8 @@ pub(crate) async fn connect(
     let token = agent.upgraded.token();
     let shutdown = agent.shutdown.clone();
     Ok(upgrade
-        .max_message_size(connection::MAX_MESSAGE)
-        .max_frame_size(connection::MAX_MESSAGE)
+        .max_message_size(connection::MAX_READ)
+        .max_frame_size(connection::MAX_READ)
         .on_upgrade(move |socket| async move {
             connection::attend(socket, viewer, writer, shutdown).await;
             drop((slot, token));

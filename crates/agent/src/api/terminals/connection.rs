@@ -24,7 +24,11 @@ use tokio_tungstenite::tungstenite;
 use tokio_util::sync::CancellationToken;
 
 /// Largest message from a client.
-pub(super) const MAX_MESSAGE: usize = 256 << 10;
+const MAX_MESSAGE: usize = 256 << 10;
+
+/// Largest message that is read at all. A larger one breaks the connection off; one in between is
+/// read, so that the client learns why it is refused.
+pub(super) const MAX_READ: usize = 4 << 20;
 
 /// Largest frame of output, so that a size change or a redraw is never far away.
 const MAX_OUTPUT: usize = 64 << 10;
@@ -204,8 +208,16 @@ async fn hear(
             Ok(Some(Err(error))) => return broken(&error),
             Ok(Some(Ok(message))) => message,
         };
+        let size = match &message {
+            Message::Binary(bytes) => bytes.len(),
+            Message::Text(text) => text.len(),
+            _ => 0,
+        };
         match message {
             Message::Close(_) => return None,
+            _ if size > MAX_MESSAGE => {
+                return Some(too_large());
+            }
             // The one who only looks may have a terminal that answers by itself, which is no fault.
             Message::Binary(_) | Message::Text(_) if !writer => {}
             Message::Binary(input) => {
@@ -234,14 +246,18 @@ fn told(text: &str, terminal: &TerminalHandle) -> Result<(), End> {
     }
 }
 
+fn too_large() -> End {
+    End::new(
+        close_code::SIZE,
+        format!("a message has at most {MAX_MESSAGE} bytes"),
+    )
+}
+
 /// What to say about a message that cannot be taken.
 fn broken(error: &axum::Error) -> Option<End> {
     let cause = std::error::Error::source(error)?.downcast_ref::<tungstenite::Error>()?;
     match cause {
-        tungstenite::Error::Capacity(_) => Some(End::new(
-            close_code::SIZE,
-            format!("a message has at most {MAX_MESSAGE} bytes"),
-        )),
+        tungstenite::Error::Capacity(_) => Some(too_large()),
         tungstenite::Error::Utf8(_) => Some(End::new(
             close_code::INVALID,
             "a text frame is not valid UTF-8",
