@@ -94,7 +94,7 @@ async fn tmux_shows_what_it_shows_in_tmux() {
     let client = agent.client();
     let conf = agent.work_dir().join("conf");
     let text = "set -g status-right ''\nset -g status-left 'inner '\n\
-        set -g automatic-rename off\nset -g assume-paste-time 0\nset -g escape-time 0\nset -g allow-rename off\n\
+        set -g automatic-rename off\nset -g assume-paste-time 0\nset -g allow-rename off\n\
         set -g default-shell /bin/sh\nset -g default-command 'exec bash --norc --noprofile -i'\n";
     fs::write(&conf, text).unwrap();
     let conf = conf.display().to_string();
