@@ -23,3 +23,4 @@ mod ports;
 mod processes;
 mod sessions;
 mod shell_cases;
+mod terminals;

@@ -50,6 +50,7 @@ use std::time::Duration;
 use sandshell_exec::{Config, ExecError, Executor, StartError};
 use sandshell_isolate::InitHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 pub use api::openapi_json;
 pub use browsers::Origin;
@@ -208,6 +209,8 @@ pub(crate) struct Agent {
     pub(crate) ports: Arc<ports::Ports>,
     /// Cancelled when the agent ends; every long stream ends with it.
     pub(crate) shutdown: CancellationToken,
+    /// Connections that were upgraded; they end on the same token.
+    pub(crate) upgraded: TaskTracker,
 }
 
 /// Serves an agent until its end and gives the code to exit with. `announce` is called once, when
@@ -250,6 +253,7 @@ pub async fn serve(
         tickets: Arc::default(),
         metrics: Arc::default(),
         shutdown,
+        upgraded: TaskTracker::new(),
     });
     let browsers = Browsers::new(&address, options.cors_origins.clone(), &options.allow_hosts);
     let edge = Edge::new(Arc::clone(&agent), Auth::new(token.clone()), browsers);
@@ -278,7 +282,8 @@ pub async fn serve(
     .await;
     agent.shutdown.cancel();
     // Ending the commands also ends the requests that wait for them, so both go on together.
-    let ending = async { tokio::join!(executor.shutdown(), server).1 };
+    agent.upgraded.close();
+    let ending = async { tokio::join!(executor.shutdown(), server, agent.upgraded.wait()).1 };
     match tokio::time::timeout(SHUTDOWN, ending).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::error!(%error, "the serve loop failed"),

@@ -158,6 +158,17 @@ impl From<ExecError> for ApiError {
                 Self::new(Code::CommandNotFound, format!("the session has no command {id:?}"))
                     .hint("GET /v1/sessions/{id}/commands lists those that are kept.")
             }
+            ExecError::TerminalNotFound { id } => {
+                Self::new(Code::TerminalNotFound, format!("there is no terminal {id:?}"))
+                    .hint("Make one with POST /v1/terminals; GET /v1/terminals lists those there are.")
+            }
+            ExecError::TerminalEnded { id } => {
+                Self::new(Code::TerminalEnded, format!("the terminal {id:?} has ended"))
+                    .hint("GET /v1/terminals/{id} tells how; its screen and recording are kept for a while.")
+            }
+            error @ (ExecError::TooManyViewers { .. } | ExecError::TooManyTerminals { .. }) => {
+                Self::new(Code::LimitReached, error.to_string()).hint("End or leave some first.")
+            }
             ExecError::IdConflict { id, field } => Self::new(
                 Code::IdConflict,
                 format!("the id {id:?} is in use with another `{field}`"),

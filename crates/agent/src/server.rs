@@ -18,13 +18,13 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::edge::Edge;
 use crate::listen::{Connection, Listener};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Open};
 use crate::ports::Peer;
 
 /// Time for a connection's first request: whoever connects has something to ask.
@@ -65,18 +65,17 @@ pub(crate) async fn serve(
             Ok(connection) => {
                 let (builder, edge, shutdown) =
                     (Arc::clone(&builder), edge.clone(), shutdown.clone());
-                let open = metrics.connection();
+                let slot = Slot(Arc::new((slot, metrics.connection())));
                 connections.spawn(async move {
                     match connection {
                         Connection::Tcp(stream) => {
                             let peer = stream.peer_addr().ok().map(|peer| Peer(peer.ip()));
-                            drive(stream, peer, &builder, edge, &shutdown).await;
+                            drive(stream, peer, &builder, edge, slot, &shutdown).await;
                         }
                         Connection::Unix(stream) => {
-                            drive(stream, None, &builder, edge, &shutdown).await;
+                            drive(stream, None, &builder, edge, slot, &shutdown).await;
                         }
                     }
-                    drop((slot, open));
                 });
             }
             Err(error) => {
@@ -121,6 +120,7 @@ async fn drive(
     peer: Option<Peer>,
     builder: &auto::Builder<TokioExecutor>,
     edge: Edge,
+    slot: Slot,
     shutdown: &CancellationToken,
 ) {
     let asked = Arc::new(AtomicBool::new(false));
@@ -128,9 +128,10 @@ async fn drive(
         edge,
         asked: Arc::clone(&asked),
         peer,
+        slot,
     };
-    let mut connection =
-        pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+    let io = TokioIo::new(stream);
+    let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
     let silent = async {
         tokio::time::sleep(FIRST_REQUEST).await;
         if asked.load(Ordering::Relaxed) {
@@ -152,11 +153,19 @@ async fn drive(
     }
 }
 
+/// A connection's place among those served at a time. Every request carries it as an extension, so
+/// that a connection that becomes a WebSocket keeps its place for as long as that lives.
+#[derive(Clone)]
+pub(crate) struct Slot(#[expect(dead_code, reason = "held")] Arc<(Permit, Open)>);
+
+type Permit = Result<OwnedSemaphorePermit, AcquireError>;
+
 /// Notes that a connection has asked for something, and tells where it comes from.
 struct Noting {
     edge: Edge,
     peer: Option<Peer>,
     asked: Arc<AtomicBool>,
+    slot: Slot,
 }
 
 impl Service<Request<Incoming>> for Noting {
@@ -168,6 +177,7 @@ impl Service<Request<Incoming>> for Noting {
         if let Some(peer) = self.peer {
             request.extensions_mut().insert(peer);
         }
+        request.extensions_mut().insert(self.slot.clone());
         self.asked.store(true, Ordering::Relaxed);
         self.edge.call(request)
     }

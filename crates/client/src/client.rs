@@ -1,20 +1,24 @@
 //! The client handle: requests in, replies out.
 //!
-//! Owns headers, retries and the reading of replies. The calls of each surface are in `process` and
-//! `session`.
+//! Owns headers, retries and the reading of replies. The calls of each surface are in `process`,
+//! `session` and `terminal`.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::header::{
+    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, response};
 use http_body_util::Full;
 use sandshell_types::{ExecRequest, ExecResult, Health, TicketReply, TicketRequest, VersionInfo};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 
 use crate::connection::{Connection, OutRequest};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Transport};
 use crate::pool::Pool;
 use crate::{ByteStream, ClientError, EventStream, RawEvents};
 
@@ -179,6 +183,36 @@ impl Client {
         let mut request = self.request(Method::POST, path, body)?;
         request.headers_mut().insert(CONTENT_TYPE, OCTETS);
         read_json(self.accepted(request).await?).await
+    }
+
+    pub(crate) async fn without_body<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+    ) -> Result<T, ClientError> {
+        let request = self.request(method, path, Bytes::new())?;
+        read_json(self.accepted(request).await?).await
+    }
+
+    /// A request for a WebSocket, and a fresh connection to send it on.
+    pub(crate) async fn upgrade(
+        &self,
+        path: &str,
+    ) -> Result<(Request<()>, Transport), ClientError> {
+        let mut request = self.request(Method::GET, path, Bytes::new())?.map(drop);
+        let headers = request.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+        headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        let key = HeaderValue::try_from(generate_key())
+            .map_err(|error| ClientError::protocol("the request cannot be encoded", error))?;
+        headers.insert(SEC_WEBSOCKET_KEY, key);
+        // The WebSocket library wants to be told the host in the URL too.
+        let host = self.shared.host.to_str().unwrap_or("localhost");
+        *request.uri_mut() = Uri::try_from(format!("ws://{host}{path}")).map_err(|error| {
+            ClientError::protocol(format!("the path {path:?} cannot be requested"), error)
+        })?;
+        Ok((request, self.shared.endpoint.connect().await?))
     }
 
     /// For calls whose reply says no more than that it is done.

@@ -108,6 +108,7 @@ impl fmt::Display for Endpoint {
 }
 
 /// An open socket of either kind.
+#[derive(Debug)]
 pub(crate) enum Transport {
     Tcp(TokioIo<TcpStream>),
     #[cfg(unix)]

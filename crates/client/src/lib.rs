@@ -43,6 +43,7 @@ mod query;
 mod raw_events;
 mod session;
 mod sse;
+mod terminal;
 
 pub use body::ByteStream;
 pub use client::Client;
@@ -51,6 +52,9 @@ pub use events::{EventStream, OutputStreamEvent, StreamEvent};
 pub use query::{EventQuery, OutputQuery, Page, ProcessFilter};
 pub use raw_events::RawEvents;
 pub use sse::{SseEvent, SseParser};
+pub use terminal::{
+    ConnectOptions, TerminalConnection, TerminalEvent, TerminalReader, TerminalWriter,
+};
 
 /// The wire types, so that a user of the client needs no second dependency.
 pub use sandshell_types as types;

@@ -57,6 +57,30 @@ pub enum ExecError {
         /// The id asked for.
         id: String,
     },
+    /// No such terminal.
+    #[error("there is no terminal {id:?}, or its record is no longer kept")]
+    TerminalNotFound {
+        /// The id asked for.
+        id: String,
+    },
+    /// The terminal's program is over.
+    #[error("terminal {id:?} has ended")]
+    TerminalEnded {
+        /// The id.
+        id: String,
+    },
+    /// As many clients look at the terminal as may.
+    #[error("{limit} clients are connected to this terminal already")]
+    TooManyViewers {
+        /// The limit.
+        limit: u32,
+    },
+    /// As many terminals run as may.
+    #[error("{limit} terminals run already")]
+    TooManyTerminals {
+        /// The limit.
+        limit: usize,
+    },
     /// The id is taken by something else.
     #[error("{id:?} exists already and differs in `{field}`")]
     IdConflict {

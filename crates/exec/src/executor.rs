@@ -1,4 +1,4 @@
-//! The execution core as one thing: makes, finds and forgets processes and sessions.
+//! The execution core as one thing: makes, finds and forgets processes, sessions and terminals.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,7 +12,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use sandshell_isolate::InitHandle;
 use sandshell_types::{
     Encoded, ExecRequest, ForkRequest, KillReply, PortRecord, PortWaitRequest, ProcessId,
-    ProcessKind, ProcessRequest, RestartMode, SessionId, SessionRequest, TextEncoding,
+    ProcessKind, ProcessRequest, RestartMode, SessionId, SessionRequest, TerminalId,
+    TerminalRequest, TextEncoding,
 };
 
 use crate::account::Account;
@@ -27,6 +28,7 @@ use crate::session::{
 };
 use crate::shell_text::suits_waiting_shell;
 use crate::spawner::Spawner;
+use crate::terminal::{self, TerminalHandle, Terminals};
 use crate::tree::Nursery;
 use crate::{Config, ExecError, StartError};
 
@@ -50,6 +52,7 @@ struct Core {
     host: Arc<Host>,
     processes: Arc<Processes>,
     sessions: Arc<Sessions>,
+    terminals: Arc<Terminals>,
     channels: Arc<ChannelRoot>,
     exec_shells: Option<Arc<Pool<ExecShell>>>,
     session_shells: Arc<Pool<Shell>>,
@@ -116,6 +119,7 @@ impl Executor {
         Ok(Self(Arc::new(Core {
             processes: Arc::new(Processes::new(config.finished_records, config.finished_for)),
             sessions: Arc::new(Sessions::new(config.finished_records, config.finished_for)),
+            terminals: Arc::new(Terminals::new(config.finished_records, config.finished_for)),
             host,
             channels,
             exec_shells,
@@ -445,6 +449,48 @@ impl Executor {
         Ok(reply)
     }
 
+    /// Makes a terminal. Says whether it was made now.
+    pub async fn create_terminal(
+        &self,
+        spec: TerminalRequest,
+    ) -> Result<(TerminalHandle, bool), ExecError> {
+        let core = &self.0;
+        let program = terminal::program(&core.host, &spec)?;
+        let id = spec.id.clone().unwrap_or_else(TerminalId::generate);
+        let make = async {
+            let running = core.terminals.all().into_iter();
+            if running.filter(TerminalHandle::is_running).count() >= terminal::MAX_TERMINALS {
+                let limit = terminal::MAX_TERMINALS;
+                return Err(ExecError::TooManyTerminals { limit });
+            }
+            let weak = Arc::downgrade(&core.terminals);
+            TerminalHandle::begin(core.host.clone(), weak, id.clone(), spec.clone(), program).await
+        };
+        core.terminals.get_or_make(&id, &spec, Box::pin(make)).await
+    }
+
+    /// The terminal with this id.
+    pub fn terminal(&self, id: &str) -> Result<TerminalHandle, ExecError> {
+        self.0
+            .terminals
+            .get(id)
+            .ok_or_else(|| ExecError::TerminalNotFound { id: id.to_owned() })
+    }
+
+    /// All terminals, oldest first.
+    pub fn terminals(&self) -> Vec<TerminalHandle> {
+        self.0.terminals.all()
+    }
+
+    /// Ends all that was started on a terminal, then forgets it.
+    pub async fn destroy_terminal(&self, id: &str) -> Result<KillReply, ExecError> {
+        let reply = self.terminal(id)?.kill(Duration::ZERO).await;
+        if reply.survivors.is_empty() {
+            self.0.terminals.remove(id);
+        }
+        Ok(reply)
+    }
+
     /// Resolves when init is gone, and with it everything that ran.
     pub fn init_lost(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut lost = self.0.host.spawner.lost();
@@ -465,6 +511,11 @@ impl Executor {
         for process in core.processes.all() {
             ending.spawn(async move {
                 process.kill(SHUTDOWN_GRACE).await;
+            });
+        }
+        for terminal in core.terminals.all() {
+            ending.spawn(async move {
+                terminal.kill(SHUTDOWN_GRACE).await;
             });
         }
         while ending.join_next().await.is_some() {}

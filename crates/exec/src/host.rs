@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use sandshell_isolate::protocol::{Exit, SpawnRequest};
+use sandshell_isolate::protocol::{Exit, SpawnFlags, SpawnRequest};
 use sandshell_sys::spawn::{Identity, Rlimit};
 use sandshell_types::{Env, Limits, ProcessRequest};
 use tokio::sync::oneshot;
@@ -190,7 +190,18 @@ impl Host {
         fds: &[(BorrowedFd<'_>, i32)],
     ) -> Result<Running, ExecError> {
         let place = self.nursery.place();
-        self.start_in(place, program, fds).await
+        self.start_in(place, program, fds, false).await
+    }
+
+    /// Starts a program whose descriptors 0, 1 and 2 are this terminal, which it controls.
+    pub(crate) async fn start_on_terminal(
+        &self,
+        program: &Program,
+        slave: BorrowedFd<'_>,
+    ) -> Result<Running, ExecError> {
+        let place = self.nursery.place();
+        let fds = [(slave, 0), (slave, 1), (slave, 2)];
+        self.start_in(place, program, &fds, true).await
     }
 
     /// The same in a tree whose figures begin at zero.
@@ -200,7 +211,7 @@ impl Host {
         fds: &[(BorrowedFd<'_>, i32)],
     ) -> Result<Running, ExecError> {
         let place = self.nursery.fresh_place();
-        self.start_in(place, program, fds).await
+        self.start_in(place, program, fds, false).await
     }
 
     async fn start_in(
@@ -208,6 +219,7 @@ impl Host {
         place: Result<Place, Errno>,
         program: &Program,
         fds: &[(BorrowedFd<'_>, i32)],
+        controlling_terminal: bool,
     ) -> Result<Running, ExecError> {
         let files = program
             .files
@@ -225,7 +237,10 @@ impl Host {
             identity: program.identity.clone(),
             rlimits: program.rlimits.clone(),
             fd_numbers: fds.iter().map(|(_, number)| *number).collect(),
-            flags: place.flags(),
+            flags: SpawnFlags {
+                controlling_terminal,
+                ..place.flags()
+            },
         };
         let mut passed: Vec<BorrowedFd<'_>> = fds.iter().map(|(fd, _)| *fd).collect();
         passed.extend(place.dir());

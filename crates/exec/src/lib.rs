@@ -1,4 +1,4 @@
-//! The execution core: `exec`, processes and persistent sessions.
+//! The execution core: `exec`, processes, persistent sessions and terminals.
 //!
 //! # Theory of operation
 //!
@@ -26,6 +26,7 @@ mod registry;
 mod session;
 mod shell_text;
 mod spawner;
+pub mod terminal;
 mod tree;
 
 pub use config::Config;
@@ -34,3 +35,4 @@ pub use executor::Executor;
 pub use ports::{PortError, PortEvent, PortWatcher, Ports};
 pub use process::ProcessHandle;
 pub use session::{CommandHandle, SessionHandle};
+pub use terminal::TerminalHandle;

@@ -115,6 +115,7 @@ impl Place {
         SpawnFlags {
             into_cgroup: self.group.is_some(),
             keeper: self.group.is_none(),
+            controlling_terminal: false,
         }
     }
 

@@ -197,6 +197,7 @@ pub(crate) fn spawn_request(
         rlimits: &request.rlimits,
         namespaces: 0,
         cgroup,
+        controlling_terminal: request.flags.controlling_terminal,
         avoid_clone3,
     })
 }

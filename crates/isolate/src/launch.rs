@@ -157,6 +157,7 @@ fn start(options: &InitOptions) -> Result<(OwnedFd, OwnedFd), LaunchError> {
             0
         },
         cgroup: None,
+        controlling_terminal: false,
         avoid_clone3: options.avoid_clone3,
     })?;
     drop(theirs);
@@ -213,6 +214,7 @@ fn probe(group: Option<&Group>) -> Result<(), SpawnError> {
         rlimits: &[],
         namespaces: 0,
         cgroup: group.map(Group::dir),
+        controlling_terminal: false,
         avoid_clone3: false,
     })?;
     let _ = waitid(WaitId::PidFd(spawned.pidfd.as_fd()), WaitIdOptions::EXITED);

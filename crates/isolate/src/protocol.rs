@@ -29,6 +29,8 @@ pub struct SpawnFlags {
     pub into_cgroup: bool,
     /// Start it below a keeper.
     pub keeper: bool,
+    /// Its descriptor 0 is a terminal and becomes its controlling one.
+    pub controlling_terminal: bool,
 }
 
 /// A program to be started.
@@ -101,7 +103,11 @@ impl SpawnRequest {
     fn encode(&self) -> Vec<u8> {
         let mut w = Writer::new();
         w.u64(self.id);
-        w.u32(u32::from(self.flags.into_cgroup) | (u32::from(self.flags.keeper) << 1));
+        w.u32(
+            u32::from(self.flags.into_cgroup)
+                | (u32::from(self.flags.keeper) << 1)
+                | (u32::from(self.flags.controlling_terminal) << 2),
+        );
         for list in [&self.programs, &self.argv, &self.env] {
             w.u32(list.len() as u32);
             for item in list {
@@ -176,6 +182,7 @@ impl SpawnRequest {
             flags: SpawnFlags {
                 into_cgroup: flags & 1 != 0,
                 keeper: flags & 2 != 0,
+                controlling_terminal: flags & 4 != 0,
             },
         })
     }
@@ -359,6 +366,7 @@ mod tests {
             flags: SpawnFlags {
                 into_cgroup: true,
                 keeper: false,
+                controlling_terminal: true,
             },
         }
     }

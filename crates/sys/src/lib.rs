@@ -9,6 +9,7 @@ pub mod cgroup;
 pub mod identity;
 pub mod packet;
 pub mod procfs;
+pub mod pty;
 pub mod reactor;
 pub mod signal;
 pub mod spawn;

@@ -56,6 +56,8 @@ pub struct SpawnPlan<'a> {
     pub namespaces: u64,
     /// A cgroup v2 directory to be born in. Needs `clone3`.
     pub cgroup: Option<BorrowedFd<'a>>,
+    /// Descriptor 0 of the child is a terminal and becomes its controlling one.
+    pub controlling_terminal: bool,
     /// Use `clone` even where `clone3` would work.
     pub avoid_clone3: bool,
 }
@@ -385,6 +387,13 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
         next_unused = number + 1;
     }
     check!(Stage::Fds, close_range(next_unused, -1));
+    if plan.controlling_terminal {
+        // A session leader's right; the last argument says that it is not taken from another one.
+        check!(
+            Stage::Fds,
+            libc::syscall(libc::SYS_ioctl, 0, libc::TIOCSCTTY, 0)
+        );
+    }
     for limit in plan.rlimits {
         let value = libc::rlimit64 {
             rlim_cur: limit.value,
@@ -431,8 +440,14 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
             size_of::<u64>()
         )
     );
+    (Stage::Exec, execute(context))
+}
+
+/// Tries the programs in turn. Returns only on failure, with why.
+#[allow(unsafe_code, reason = "execve is what this is all about")]
+fn execute(context: &mut ChildContext<'_>) -> i32 {
     let mut worst = libc::ENOENT;
-    for program in plan.programs {
+    for program in context.plan.programs {
         // SAFETY: path, argv and env are NUL-terminated and live; on success this never returns.
         unsafe {
             libc::execve(
@@ -460,10 +475,10 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
             libc::ENOENT | libc::ENOTDIR => {}
             // Like execvp: remember the refusal, but a later directory may still have the program.
             libc::EACCES => worst = why,
-            _ => return (Stage::Exec, why),
+            _ => return why,
         }
     }
-    (Stage::Exec, worst)
+    worst
 }
 
 /// # Safety
@@ -538,6 +553,7 @@ mod tests {
             rlimits: &[],
             namespaces: 0,
             cgroup: None,
+            controlling_terminal: false,
             avoid_clone3,
         }
     }

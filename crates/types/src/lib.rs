@@ -50,6 +50,10 @@ pub use session::{
     ProcessInfo, SessionExecRequest, SessionExecResult, SessionExitEvent, SessionPatch,
     SessionRecord, SessionRequest, SessionState, SessionStats,
 };
+pub use terminal::{
+    DEFAULT_COLS, DEFAULT_ROWS, ResizeRequest, TerminalClientFrame, TerminalCursor, TerminalFrame,
+    TerminalRecord, TerminalRequest, TerminalRole, TerminalScreen, TerminalState,
+};
 
 /// The time type of the API; serialised as RFC 3339.
 pub use jiff::Timestamp;

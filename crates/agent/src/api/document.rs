@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use axum::body::Bytes;
-use sandshell_types::{ErrorCode, Problem};
+use sandshell_types::{ErrorCode, Problem, TerminalClientFrame, TerminalFrame};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
     Components, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, ResponseBuilder,
@@ -46,9 +46,11 @@ fn base() -> OpenApi {
         TOKEN,
         SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build()),
     );
-    // Not bodies of any route, but of every failure.
+    // Not bodies of any route, but of every failure and of a terminal's connection.
     add_schema::<Problem>(&mut components);
     add_schema::<ErrorCode>(&mut components);
+    add_schema::<TerminalFrame>(&mut components);
+    add_schema::<TerminalClientFrame>(&mut components);
     OpenApiBuilder::new()
         .info(info)
         .components(Some(components))
@@ -130,6 +132,17 @@ problems! {
     /// Of the proxy itself.
     ProxyProblems: InvalidRequest Unauthorized Forbidden PortNotFound LimitReached Internal
         PortUnreachable;
+    /// Of routes that look at a terminal.
+    TerminalReadProblems: InvalidRequest Unauthorized TerminalNotFound MethodNotAllowed Internal;
+    /// Of routes that start a terminal.
+    TerminalStartProblems: InvalidRequest InvalidCwd UserNotFound Unauthorized Forbidden IdConflict
+        IdempotencyConflict BodyTooLarge UnsupportedMediaType ProgramNotFound ProgramNotExecutable
+        LimitReached Internal Unavailable;
+    /// Of routes that change a terminal.
+    TerminalChangeProblems: InvalidRequest Unauthorized TerminalNotFound IdempotencyConflict
+        TerminalEnded BodyTooLarge UnsupportedMediaType Internal Unavailable;
+    /// Of the route that connects to a terminal.
+    TerminalConnectProblems: InvalidRequest Unauthorized TerminalNotFound LimitReached Internal;
     /// Of the readiness probe.
     ReadyProblems: Unavailable;
 }
