@@ -44,6 +44,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandshell_exec::{Config, ExecError, Executor, StartError};
+use sandshell_files::watch::Watches;
 use sandshell_isolate::InitHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -190,6 +191,7 @@ impl AgentError {
 #[derive(Clone)]
 pub(crate) struct Agent {
     pub(crate) executor: Executor,
+    pub(crate) watches: Watches,
     /// Cancelled when the agent ends; every long stream ends with it.
     pub(crate) shutdown: CancellationToken,
 }
@@ -220,6 +222,7 @@ pub async fn serve(
     let address = listener.address().map_err(listen_failed)?;
     let executor = Executor::start(init, core_config(&options, &state_dir)).await?;
     let agent = Arc::new(Agent {
+        watches: Watches::new(executor.clone()),
         executor: executor.clone(),
         shutdown: CancellationToken::new(),
     });

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::connection::{Connection, OutRequest};
 use crate::endpoint::Endpoint;
 use crate::pool::Pool;
-use crate::{ByteStream, ClientError, EventStream};
+use crate::{ByteStream, ClientError, EventStream, SseStream};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -187,7 +187,17 @@ impl Client {
         self.events(request).await
     }
 
-    async fn events(&self, mut request: OutRequest) -> Result<EventStream, ClientError> {
+    pub(crate) async fn get_sse(&self, path: &str) -> Result<SseStream, ClientError> {
+        let request = self.request(Method::GET, path, Bytes::new())?;
+        self.event_body(request).await.map(SseStream::new)
+    }
+
+    async fn events(&self, request: OutRequest) -> Result<EventStream, ClientError> {
+        self.event_body(request).await.map(EventStream::new)
+    }
+
+    /// The body of an answer that is made of events.
+    async fn event_body(&self, mut request: OutRequest) -> Result<ByteStream, ClientError> {
         request.headers_mut().insert(ACCEPT, EVENTS);
         let (head, body) = self.accepted(request).await?;
         let kind = head
@@ -195,7 +205,7 @@ impl Client {
             .get(CONTENT_TYPE)
             .map_or(&[][..], HeaderValue::as_bytes);
         if kind.starts_with(EVENTS.as_bytes()) {
-            Ok(EventStream::new(body))
+            Ok(body)
         } else {
             let kind = String::from_utf8_lossy(kind);
             let context = format!("an event stream was asked for, {kind:?} came");

@@ -35,18 +35,24 @@ mod connection;
 mod endpoint;
 mod error;
 mod events;
+mod live;
 mod pool;
 mod process;
 mod query;
+mod sandbox;
 mod session;
 mod sse;
+mod watch;
 
 pub use body::ByteStream;
 pub use client::Client;
 pub use error::ClientError;
 pub use events::{EventStream, OutputStreamEvent, StreamEvent};
+pub use live::SseStream;
 pub use query::{EventQuery, OutputQuery, Page, ProcessFilter};
+pub use sandbox::{SandboxStream, SandboxStreamEvent};
 pub use sse::{SseEvent, SseParser};
+pub use watch::{WatchStream, WatchStreamEvent};
 
 /// The wire types, so that a user of the client needs no second dependency.
 pub use sandshell_types as types;

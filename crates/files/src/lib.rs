@@ -6,5 +6,6 @@
 //! sandbox like any other.
 
 mod error;
+pub mod watch;
 
 pub use error::FileError;

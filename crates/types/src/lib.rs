@@ -33,11 +33,19 @@ pub use process::{
     ProcessRecord, ProcessRequest, ProcessState, RestartMode, RestartPolicy, SignalReply,
     SignalRequest, SignalScope, Survivor, WaitOutcome, WaitReply, WaitRequest,
 };
+pub use sandbox::{
+    CpuStats, DiskStats, EnvPatch, EnvReply, EventsTruncated, Happening, MemoryStats, NetworkStats,
+    PidStats, SandboxEvent, SandboxStats, StatsSource,
+};
 pub use service::{API_VERSION, Health, VersionInfo};
 pub use session::{
     CommandEvent, CommandRecord, CommandState, ForegroundInfo, ForkRequest, InterruptReply,
     ProcessInfo, SessionExecRequest, SessionExecResult, SessionExitEvent, SessionPatch,
     SessionRecord, SessionRequest, SessionState, SessionStats,
+};
+pub use watch::{
+    ChangesReply, ChangesRequest, ChangesStatus, FileChange, FileEvent, RescanEvent, RescanReason,
+    WatchEndEvent, WatchEndReason, WatchReadyEvent,
 };
 
 /// The time type of the API; serialised as RFC 3339.

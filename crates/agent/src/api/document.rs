@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use axum::body::Bytes;
 use sandshell_types::{
-    CommandEvent, ErrorCode, ExitEvent, Problem, SessionExitEvent, TruncatedEvent,
+    CommandEvent, ErrorCode, EventsTruncated, ExitEvent, Problem, RescanEvent, SessionExitEvent,
+    TruncatedEvent, WatchEndEvent, WatchReadyEvent,
 };
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
@@ -50,6 +51,10 @@ fn base() -> OpenApi {
     add_schema::<ExitEvent>(&mut components);
     add_schema::<CommandEvent>(&mut components);
     add_schema::<SessionExitEvent>(&mut components);
+    add_schema::<WatchReadyEvent>(&mut components);
+    add_schema::<RescanEvent>(&mut components);
+    add_schema::<WatchEndEvent>(&mut components);
+    add_schema::<EventsTruncated>(&mut components);
     OpenApiBuilder::new()
         .info(info)
         .components(Some(components))
@@ -116,6 +121,10 @@ problems! {
     ChangeProblems: InvalidRequest Unauthorized ProcessNotFound SessionNotFound IdempotencyConflict
         ProcessEnded StdinClosed StdinOffset SessionEnded BodyTooLarge UnsupportedMediaType
         LimitReached Internal Unavailable;
+    /// Of routes that watch files.
+    WatchProblems: InvalidRequest UserNotFound Unauthorized PermissionDenied FileNotFound
+        SessionNotFound IdempotencyConflict BodyTooLarge UnsupportedMediaType NotADirectory
+        NotARegularFile TooManyLinks NameTooLong LimitReached Internal Unavailable;
     /// Of the readiness probe.
     ReadyProblems: Unavailable;
 }
