@@ -17,3 +17,4 @@ mod lifecycle;
 mod processes;
 mod sessions;
 mod shell_cases;
+mod watch;

@@ -13,7 +13,8 @@
 //! - The kernel gives one directory one watch. A watch that belongs to another place in the tree shows
 //!   that one of the two was looked up too early; the other becomes a *suspect*. So does a directory
 //!   that moved or whose watch ended.
-//! - When the queue is empty, suspects are looked up again, until there are none.
+//! - When the queue is empty, suspects are looked up again, until there are none, and so are those
+//!   that could not be found.
 //!
 //! ```text
 //! read queue ─► apply ─► empty? ─► look at suspects ─► none? ─► drained
@@ -24,7 +25,7 @@
 mod apply;
 mod lookup;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -72,10 +73,16 @@ pub(super) struct Follower {
     counted: usize,
     /// Directories to be looked up again when the queue is empty.
     suspects: BTreeSet<DirId>,
-    /// Directories that were not where they should have been; a move may explain it.
+    /// Directories that were not where they should have been, or were watched at another place: a
+    /// report still to come explains it.
     lost: BTreeSet<DirId>,
+    /// Directories have come, gone or moved since the lost ones were last looked for.
+    search: bool,
     /// Names to be looked up again when the queue is empty.
     doubtful: Vec<(DirId, OsString)>,
+    /// Where the last moves led. Two names that change places are reported as two moves, `a` to `b` and
+    /// `b` to `a`, after which `b` seems to be gone.
+    last_moves: VecDeque<(DirId, OsString)>,
     /// The first half of a move, when it was the last thing read.
     half_move: Option<HalfMove>,
     /// Files known to be told as modified already, with nothing else told since.
@@ -159,7 +166,9 @@ impl Follower {
             counted: 0,
             suspects: BTreeSet::new(),
             lost: BTreeSet::new(),
+            search: false,
             doubtful: Vec::new(),
+            last_moves: VecDeque::new(),
             half_move: None,
             modified: HashSet::new(),
             overflowed: false,
@@ -218,6 +227,10 @@ impl Follower {
             found.read += reports.len();
             if reports.is_empty() {
                 self.finish_half_move();
+                if self.search {
+                    self.search = false;
+                    self.suspects.append(&mut self.lost);
+                }
                 if self.suspects.is_empty() && self.doubtful.is_empty() {
                     found.drained = true;
                     break;
@@ -244,6 +257,7 @@ impl Follower {
         self.suspects.clear();
         self.lost.clear();
         self.doubtful.clear();
+        self.last_moves.clear();
         self.inotify = instance()?;
         self.tree = Tree::new();
         self.silent = true;

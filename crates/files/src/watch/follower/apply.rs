@@ -9,6 +9,9 @@ use super::lookup::Disk;
 use super::{Follower, HalfMove, Report, Stop};
 use crate::watch::tree::{DirId, Entry, ROOT};
 
+/// Moves that may be reported between the two halves of an exchange, by other processors.
+const LAST_MOVES: usize = 8;
+
 impl Follower {
     pub(super) fn apply(&mut self, disk: &mut Disk<'_>, report: Report) -> Result<(), Stop> {
         let Report {
@@ -41,15 +44,21 @@ impl Follower {
             return self.apply_to_itself(dir, flags);
         };
         let directory = flags.contains(ReadFlags::ISDIR);
+        self.search |= directory && !flags.contains(ReadFlags::ATTRIB);
         if flags.contains(ReadFlags::CREATE) {
             self.appear(disk, dir, &name, directory)
         } else if flags.contains(ReadFlags::DELETE) {
             self.vanish(dir, &name);
             self.count()
         } else if flags.contains(ReadFlags::MOVED_FROM) {
+            if self.last_moves.iter().any(|to| *to == (dir, name.clone())) {
+                self.doubtful.push((dir, name.clone()));
+            }
             self.half_move = Some(HalfMove { cookie, dir, name });
             Ok(())
         } else if flags.contains(ReadFlags::MOVED_TO) {
+            self.last_moves.truncate(LAST_MOVES - 1);
+            self.last_moves.push_front((dir, name.clone()));
             match self.half_move.take() {
                 Some(half) => {
                     self.change_place(disk, (half.dir, &half.name), (dir, &name), directory)
@@ -201,20 +210,15 @@ impl Follower {
             return Ok(());
         }
         if self.tree.get(to.0, to.1).is_some() {
-            // Replaced; or the two were exchanged, which is reported as two moves.
             self.forget(to.0, to.1);
-            self.doubtful.push((from.0, from.1.to_owned()));
-            self.doubtful.push((to.0, to.1.to_owned()));
         }
         self.tell_move(FileChange::Moved, Some(from), to, directory);
         self.tree.rename(from, to);
         if let Entry::Dir(moved) = entry
             && self.recursive
+            && self.tree.watch_of(moved).is_none()
         {
-            self.suspects.append(&mut self.lost);
-            if self.tree.watch_of(moved).is_none() {
-                self.attach(disk, moved)?;
-            }
+            self.attach(disk, moved)?;
         }
         self.count()
     }

@@ -17,7 +17,7 @@ use sandshell_exec::inside::{Follow, Root};
 use sandshell_types::WatchEndReason;
 
 use super::{Follower, Stop};
-use crate::watch::tree::{DirId, Entry, ROOT};
+use crate::watch::tree::{DirId, Entry};
 
 /// What is reported of a directory and of what lies in it.
 const REPORTED: WatchFlags = WatchFlags::CREATE
@@ -138,9 +138,7 @@ impl Follower {
         } else {
             WatchFlags::empty()
         };
-        // The thread's user needs the right to read it, as for listing it.
-        let through = format!("/proc/self/fd/{}", found.as_raw_fd());
-        let watch = match inotify::add_watch(&self.inotify, through, REPORTED | only_dir) {
+        let watch = match add_watch(&self.inotify, &found, REPORTED | only_dir) {
             Ok(watch) => watch,
             Err(Errno::NOSPC) => return Err(too_many_watches()),
             Err(errno) => return self.not_watched(dir, errno),
@@ -150,7 +148,9 @@ impl Follower {
             Some(other) => {
                 let there = self.find(disk, other)?.ok().and_then(identity);
                 if there.is_some() && there == identity(&found) {
-                    // One directory at two places, by a bind mount: told at the first one only.
+                    // It moved from here to there just now; or it is at both places, by a bind mount,
+                    // and then it is told at the first one only.
+                    self.lost.insert(dir);
                     self.release(dir);
                     return Ok(None);
                 }
@@ -167,14 +167,19 @@ impl Follower {
         Ok(Some(found))
     }
 
+    /// Whether what was found is the directory with this watch.
+    fn is_watched_as(&self, found: &OwnedFd, watch: i32) -> bool {
+        add_watch(&self.inotify, found, REPORTED) == Ok(watch)
+    }
+
     /// A directory that is not where it should be, or that its user may not read.
     fn not_watched(&mut self, dir: DirId, errno: Errno) -> Result<Option<OwnedFd>, Stop> {
         match errno {
             Errno::NOMEM | Errno::MFILE | Errno::NFILE => return Err(Stop::Failed(errno)),
-            Errno::ACCESS | Errno::PERM => {}
-            _ => {
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => {
                 self.lost.insert(dir);
             }
+            _ => {}
         }
         self.release(dir);
         Ok(None)
@@ -258,10 +263,14 @@ impl Follower {
             self.attach(disk, dir)?;
         }
         for (dir, name) in std::mem::take(&mut self.doubtful) {
-            if !self.tree.has(dir) || (dir != ROOT && self.tree.watch_of(dir).is_none()) {
+            let Some(watch) = self.tree.watch_of(dir) else {
+                // It is listed when it is found.
                 continue;
-            }
-            let Ok(found) = self.find(disk, dir)? else {
+            };
+            let found = self.find(disk, dir)?;
+            let Some(found) = found.ok().filter(|found| self.is_watched_as(found, watch)) else {
+                self.suspects.insert(dir);
+                self.doubtful.push((dir, name));
                 continue;
             };
             match disk.root.stat_at(&found, &name) {
@@ -275,6 +284,15 @@ impl Follower {
         }
         Ok(())
     }
+}
+
+/// Watches what was found. The thread's user needs the right to read it, as for listing it.
+fn add_watch(inotify: &OwnedFd, found: &OwnedFd, flags: WatchFlags) -> Result<i32, Errno> {
+    inotify::add_watch(
+        inotify,
+        format!("/proc/self/fd/{}", found.as_raw_fd()),
+        flags,
+    )
 }
 
 /// Finds a directory below another; no link is followed on the way.
