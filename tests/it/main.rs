@@ -15,6 +15,7 @@ mod house;
 mod killing;
 mod lifecycle;
 mod processes;
+mod sandbox;
 mod sessions;
 mod shell_cases;
 mod watch;

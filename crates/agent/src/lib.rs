@@ -46,6 +46,7 @@ use std::time::Duration;
 use sandshell_exec::{Config, ExecError, Executor, StartError};
 use sandshell_files::watch::Watches;
 use sandshell_isolate::InitHandle;
+use sandshell_types::Happening;
 use tokio_util::sync::CancellationToken;
 
 pub use api::openapi_json;
@@ -249,6 +250,7 @@ pub async fn serve(
         }
     })
     .await;
+    executor.events().publish(Happening::Ending {});
     agent.shutdown.cancel();
     // Ending the commands also ends the requests that wait for them, so both go on together.
     let ending = async { tokio::join!(executor.shutdown(), server).1 };
@@ -286,6 +288,7 @@ async fn run(
             })
         };
     ready()?;
+    agent.executor.events().publish(Happening::Ready {});
     let mut sweep = tokio::time::interval(KEY_SWEEP);
     let sweeping = async {
         loop {

@@ -125,6 +125,10 @@ problems! {
     WatchProblems: InvalidRequest UserNotFound Unauthorized PermissionDenied FileNotFound
         SessionNotFound IdempotencyConflict BodyTooLarge UnsupportedMediaType NotADirectory
         NotARegularFile TooManyLinks NameTooLong LimitReached Internal Unavailable;
+    /// Of routes that look at the sandbox as a whole.
+    SandboxProblems: InvalidRequest Unauthorized Internal;
+    /// Of routes that change it.
+    SandboxChangeProblems: InvalidRequest Unauthorized BodyTooLarge UnsupportedMediaType Internal;
     /// Of the readiness probe.
     ReadyProblems: Unavailable;
 }

@@ -8,7 +8,7 @@ use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
 use http::HeaderMap;
 use sandshell_types::ErrorCode;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::problem::ApiError;
@@ -22,23 +22,36 @@ pub(crate) trait Source: Send + 'static {
     fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 }
 
+/// A stream under way.
+struct Feed<S> {
+    source: S,
+    shutdown: CancellationToken,
+    keep_alive: Interval,
+}
+
 /// Answers with what is there now, then with what comes.
 pub(crate) fn live(first: Bytes, source: impl Source, shutdown: CancellationToken) -> Response {
     let mut keep_alive = tokio::time::interval(KEEP_ALIVE);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     keep_alive.reset();
-    let start = stream::iter([super::preamble(), first]);
-    let rest = stream::unfold(
-        (source, shutdown, keep_alive),
-        |(mut source, shutdown, mut keep_alive)| async move {
-            let bytes = tokio::select! {
-                next = source.next() => next?,
-                () = shutdown.cancelled() => return None,
-                _ = keep_alive.tick() => Bytes::from_static(super::KEEP_ALIVE.as_bytes()),
-            };
-            Some((bytes, (source, shutdown, keep_alive)))
-        },
-    );
+    let start = stream::iter([Bytes::from([super::preamble(), first].concat())]);
+    let feed = Feed {
+        source,
+        shutdown,
+        keep_alive,
+    };
+    let rest = stream::unfold(Some(feed), |feed| async move {
+        let mut feed = feed?;
+        // What was told before the end still goes out, once.
+        let over = feed.shutdown.is_cancelled();
+        let bytes = tokio::select! {
+            biased;
+            next = feed.source.next() => next?,
+            () = feed.shutdown.cancelled() => return None,
+            _ = feed.keep_alive.tick() => Bytes::from_static(super::KEEP_ALIVE.as_bytes()),
+        };
+        Some((bytes, (!over).then_some(feed)))
+    });
     let body = start.chain(rest).map(Ok::<_, std::convert::Infallible>);
     super::response(Body::from_stream(body))
 }
