@@ -23,6 +23,7 @@ pub struct EnvReply {
 #[schema(example = json!({"env": {"API_URL": "http://127.0.0.1:8000", "DEBUG": null}}))]
 pub struct EnvPatch {
     /// Variables to set; `null` unsets one.
+    #[serde(default)]
     #[schema(value_type = BTreeMap<String, Option<String>>)]
     pub env: Env,
 }
