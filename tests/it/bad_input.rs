@@ -164,7 +164,9 @@ async fn bodies_that_are_not_what_the_route_takes() {
     ] {
         cases.push(case(route, "{", 400, "invalid_request", ""));
         // Of an object without a field that is needed, that is said first.
-        let needs_none = !["/exec", "/signal", "/changes"].iter().any(|end| route.ends_with(end));
+        let needs_none = !["/exec", "/signal", "/changes"]
+            .iter()
+            .any(|end| route.ends_with(end));
         if needs_none || route == "POST /v1/exec" {
             cases.push(case(route, "{} more", 400, "invalid_request", ""));
         }

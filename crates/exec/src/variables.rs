@@ -83,7 +83,7 @@ impl Variables {
         if changed.iter().map(size).sum::<usize>() > MOST_BYTES {
             return Err(ExecError::invalid(
                 "/env",
-                &format!("the sandbox's variables have at most {MOST_BYTES} bytes together"),
+                format!("the sandbox's variables have at most {MOST_BYTES} bytes together"),
             ));
         }
         *values = changed;

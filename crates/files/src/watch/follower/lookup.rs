@@ -31,7 +31,7 @@ const REPORTED: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::EXCL_UNLINK);
 
 /// File systems whose files change without a report: proc, sysfs, cgroup and cgroup2, debugfs, tracefs.
-const SILENT: &[u64] = &[
+const SILENT: &[i64] = &[
     0x9fa0,
     0x6265_6572,
     0x0027_e0eb,
@@ -129,7 +129,7 @@ impl Follower {
         };
         let parent_device = self.identity.0;
         if identity(&found).is_some_and(|(device, _)| device != parent_device)
-            && fstatfs(&found).is_ok_and(|fs| SILENT.contains(&(fs.f_type as u64)))
+            && fstatfs(&found).is_ok_and(|fs| SILENT.contains(&fs.f_type))
         {
             return self.not_watched(dir, Errno::ACCESS);
         }
