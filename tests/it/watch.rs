@@ -13,7 +13,7 @@ use sandshell_client::types::{
     WatchEndReason,
 };
 use sandshell_client::{Client, WatchStream, WatchStreamEvent};
-use sandshell_testkit::Agent;
+use sandshell_testkit::{Agent, UnprivilegedUser};
 
 use crate::calls::in_time;
 
@@ -432,5 +432,26 @@ async fn relative_paths_start_at_the_session() {
         panic!("{events:?}");
     };
     assert_eq!(change.change, FileChange::Created);
-    assert_eq!(Path::new(&change.path), tree.join("file"));
+    // As text: paths are equal whether they have `./` in them or not.
+    assert_eq!(change.path, tree.join("file").to_str().unwrap());
+}
+
+#[tokio::test]
+async fn an_agent_without_rights_watches_too() {
+    let Some(user) = UnprivilegedUser::get() else {
+        return;
+    };
+    let agent = Agent::builder().run_as(user).start();
+    let client = agent.client();
+    let tree = tree(&agent);
+    user.own(&tree);
+    let asked = request(&tree);
+    let (mut stream, version) = open(&client, &asked).await;
+    fs::create_dir_all(tree.join("a/b")).unwrap();
+    fs::write(tree.join("a/b/file"), "").unwrap();
+    let (events, _) = told(&client, &asked, &mut stream, version).await;
+    assert_eq!(
+        lines(&tree, &events),
+        ["created a/", "created a/b/", "created a/b/file"]
+    );
 }

@@ -126,8 +126,10 @@ impl Watches {
     }
 
     /// The watch with this spec, made now if there is none.
-    pub async fn open(&self, spec: WatchSpec) -> Result<Watch, FileError> {
+    pub async fn open(&self, mut spec: WatchSpec) -> Result<Watch, FileError> {
         check_path(&spec.path)?;
+        // One form for one path: without `.`, double and trailing slashes.
+        spec.path = spec.path.components().collect();
         let who = self.0.executor.who(spec.user.as_deref())?;
         // Globs are looked at before anything is made.
         Filter::new(&spec.include, &spec.exclude)?;

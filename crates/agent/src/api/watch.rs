@@ -19,6 +19,7 @@ use super::document::WatchProblems;
 use crate::Agent;
 use crate::extract::{Json, Query};
 use crate::problem::ApiError;
+use crate::server::to_the_end;
 use crate::sse;
 
 /// Its routes.
@@ -127,7 +128,9 @@ async fn open(agent: &Agent, asked: ChangesRequest) -> Result<Watch, ApiError> {
         exclude: asked.exclude,
         user: asked.user,
     };
-    Ok(agent.watches.open(spec).await?)
+    // A client that leaves meanwhile leaves no half-made watch behind.
+    let watches = agent.watches.clone();
+    Ok(to_the_end(async move { watches.open(spec).await }).await??)
 }
 
 impl sse::Source for WatchReader {

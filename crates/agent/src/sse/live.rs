@@ -70,3 +70,19 @@ pub(crate) fn resume_from(headers: &HeaderMap, from: Option<u64>) -> Result<Opti
         .hint("Send the `id` of the last event you saw.")
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_of_a_reconnect_wins_over_the_query() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(resume_from(&headers, Some(3)).unwrap(), Some(3));
+        headers.insert("last-event-id", "7".parse().unwrap());
+        assert_eq!(resume_from(&headers, Some(3)).unwrap(), Some(7));
+        headers.insert("last-event-id", "nonsense".parse().unwrap());
+        assert!(resume_from(&headers, Some(3)).is_err());
+    }
+}

@@ -169,7 +169,17 @@ impl Follower {
 
     /// Whether what was found is the directory with this watch.
     fn is_watched_as(&self, found: &OwnedFd, watch: i32) -> bool {
-        add_watch(&self.inotify, found, REPORTED) == Ok(watch)
+        match add_watch(&self.inotify, found, REPORTED) {
+            Ok(same) if same == watch => true,
+            Ok(other) => {
+                if self.tree.of_watch(other).is_none() {
+                    // It gets its watch when its turn comes.
+                    let _ = inotify::remove_watch(&self.inotify, other);
+                }
+                false
+            }
+            Err(_) => false,
+        }
     }
 
     /// A directory that is not where it should be, or that its user may not read.
