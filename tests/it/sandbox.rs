@@ -2,7 +2,7 @@
 
 use sandshell_client::types::{
     EnvPatch, ExecRequest, Happening, KillRequest, ProcessRequest, RestartMode, RestartPolicy,
-    SessionExecRequest, SessionRequest, WaitRequest,
+    SessionExecRequest, SessionRequest, StatsSource, WaitRequest,
 };
 use sandshell_client::{Client, SandboxStream, SandboxStreamEvent};
 use sandshell_testkit::Agent;
@@ -254,7 +254,16 @@ async fn the_lives_of_processes_and_sessions_are_told() {
 
 #[tokio::test]
 async fn figures_are_those_of_the_sandbox() {
-    let agent = Agent::start();
+    figures(Agent::start()).await;
+}
+
+#[tokio::test]
+async fn figures_without_a_cgroup_are_summed() {
+    let source = figures(Agent::builder().args(["--without", "cgroup"]).start()).await;
+    assert_eq!(source, StatsSource::Proc);
+}
+
+async fn figures(agent: Agent) -> StatsSource {
     let client = agent.client();
     let before = in_time(client.stats()).await.unwrap();
     assert!(before.cpu.cpus >= 1 && before.uptime_ms < 60_000);
@@ -292,4 +301,5 @@ async fn figures_are_those_of_the_sandbox() {
         .stdout;
     assert_eq!(shown.trim().parse::<u64>().unwrap(), disk.total_bytes);
     assert!(after.network.is_some());
+    after.cpu.source
 }

@@ -347,6 +347,68 @@ async fn the_end_of_what_is_watched_is_told() {
 }
 
 #[tokio::test]
+async fn a_large_tree_that_is_removed_was_removed() {
+    let agent = Agent::start();
+    let client = agent.client();
+    for round in 0..10 {
+        let dir = agent.work_dir().join(format!("large{round}"));
+        for n in 0..50 {
+            fs::create_dir_all(dir.join(format!("{n}/a/b"))).unwrap();
+        }
+        let (mut stream, _) = open(&client, &request(&dir)).await;
+        // Directories are still being looked for below it while it goes.
+        fs::create_dir_all(dir.join("new/a/b")).unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+        let last = loop {
+            let (_, next) = event(&mut stream).await;
+            if !matches!(next, WatchStreamEvent::Change(_)) {
+                break next;
+            }
+        };
+        assert!(
+            matches!(&last, WatchStreamEvent::End(end) if end.reason == WatchEndReason::Removed),
+            "{round}: {last:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn two_that_change_places_are_both_there() {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    let agent = Agent::start();
+    let client = agent.client();
+    let tree = tree(&agent);
+    let asked = request(&tree);
+    let (mut stream, mut version) = open(&client, &asked).await;
+    fs::create_dir_all(tree.join("a/in_a")).unwrap();
+    fs::create_dir_all(tree.join("deep/b/in_b")).unwrap();
+    fs::write(tree.join("file"), "").unwrap();
+    fs::write(tree.join("deep/other"), "").unwrap();
+    let mut replay = replay::Replay::default();
+    for (one, other) in [("a", "deep/b"), ("file", "deep/other"), ("file", "a")] {
+        let exchange = |one: &str, other: &str| {
+            let (one, other) = (tree.join(one), tree.join(other));
+            renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+        };
+        exchange(one, other);
+        let (events, now) = told(&client, &asked, &mut stream, version).await;
+        version = now;
+        for event in &events {
+            replay.apply(&tree, event);
+        }
+        assert_eq!(replay.tree, replay::on_disk(&tree), "{one} {other}");
+    }
+    // What is watched below them is right, too.
+    fs::write(tree.join("deep/b/in_a/late"), "").unwrap();
+    fs::write(tree.join("file/in_b/late"), "").unwrap();
+    let (events, _) = told(&client, &asked, &mut stream, version).await;
+    assert_eq!(
+        lines(&tree, &events),
+        ["created deep/b/in_a/late", "created file/in_b/late"]
+    );
+}
+
+#[tokio::test]
 async fn names_that_are_not_text_are_exact() {
     use std::os::unix::ffi::OsStrExt as _;
     let agent = Agent::start();

@@ -93,7 +93,7 @@ pub struct RescanEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WatchEndReason {
-    /// What is watched was removed.
+    /// What is watched was removed, or its path leads nowhere now.
     Removed,
     /// It was moved, or its path leads elsewhere now.
     Moved,

@@ -212,12 +212,34 @@ impl Follower {
         self.now = Timestamp::now();
         self.modified.clear();
         let mut disk = Disk::new(root);
-        if let Err(stop) = self.advance(&mut disk, &mut found) {
+        if let Err(mut stop) = self.advance(&mut disk, &mut found) {
+            if let Stop::Gone(reason) = &mut stop
+                && let Some(exact) = self.own_end()
+            {
+                *reason = exact;
+            }
             self.told.push(Told::End(end_event(stop)));
             found.ended = true;
         }
         found.told = std::mem::take(&mut self.told);
         found
+    }
+
+    /// The path was looked up in vain: what the queue says of it, further on.
+    fn own_end(&self) -> Option<WatchEndReason> {
+        let itself = self.tree.watch_of(ROOT);
+        let mut buffer = vec![MaybeUninit::uninit(); READ];
+        loop {
+            let reports = self.read(&mut buffer).ok()?;
+            if reports.is_empty() {
+                return None;
+            }
+            let own = reports.iter().filter(|report| Some(report.watch) == itself);
+            let mut reasons = own.filter_map(|report| apply::reason_of(report.flags));
+            if let Some(reason) = reasons.next() {
+                return Some(reason);
+            }
+        }
     }
 
     fn advance(&mut self, disk: &mut Disk<'_>, found: &mut Found) -> Result<(), Stop> {

@@ -9,6 +9,19 @@ use super::lookup::Disk;
 use super::{Follower, HalfMove, Report, Stop};
 use crate::watch::tree::{DirId, Entry, ROOT};
 
+/// Whether a report on the watched path itself ends the watch.
+pub(super) fn reason_of(flags: ReadFlags) -> Option<WatchEndReason> {
+    if flags.contains(ReadFlags::MOVE_SELF) {
+        Some(WatchEndReason::Moved)
+    } else if flags.contains(ReadFlags::UNMOUNT) {
+        Some(WatchEndReason::Unmounted)
+    } else if flags.intersects(ReadFlags::DELETE_SELF | ReadFlags::IGNORED) {
+        Some(WatchEndReason::Removed)
+    } else {
+        None
+    }
+}
+
 /// Moves that may be reported between the two halves of an exchange, by other processors.
 const LAST_MOVES: usize = 8;
 
@@ -89,14 +102,9 @@ impl Follower {
             }
             return Ok(());
         }
-        if flags.contains(ReadFlags::MOVE_SELF) {
-            return Err(Stop::Gone(WatchEndReason::Moved));
-        }
-        if flags.contains(ReadFlags::UNMOUNT) {
-            return Err(Stop::Gone(WatchEndReason::Unmounted));
-        }
-        if flags.intersects(ReadFlags::DELETE_SELF | ReadFlags::IGNORED) {
-            return Err(Stop::Gone(WatchEndReason::Removed));
+        if let Some(reason) = reason_of(flags) {
+            self.tree.detach(ROOT);
+            return Err(Stop::Gone(reason));
         }
         let itself = (ROOT, OsStr::new(""));
         if flags.contains(ReadFlags::MODIFY) {

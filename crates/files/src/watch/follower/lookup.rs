@@ -76,13 +76,10 @@ impl Follower {
     /// The watched path; an error when it leads elsewhere by now.
     fn base<'d>(&self, disk: &'d mut Disk<'_>) -> Result<BorrowedFd<'d>, Stop> {
         if disk.base.is_none() {
-            let gone = || Stop::Gone(WatchEndReason::Moved);
-            let found = disk
-                .root
-                .find(&self.path, Follow::Yes)
-                .map_err(|_| gone())?;
+            let found = disk.root.find(&self.path, Follow::Yes);
+            let found = found.map_err(|_| Stop::Gone(WatchEndReason::Removed))?;
             if identity(&found) != Some(self.identity) {
-                return Err(gone());
+                return Err(Stop::Gone(WatchEndReason::Moved));
             }
             disk.base = Some(found);
         }
@@ -218,7 +215,10 @@ impl Follower {
         };
         let place = self.tree.path(dir);
         for entry in entries {
-            let Ok(entry) = entry else { break };
+            let Ok(entry) = entry else {
+                // What could not be read is not known to be gone.
+                return self.count();
+            };
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name == "." || name == ".." {
                 continue;
