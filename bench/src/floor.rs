@@ -131,6 +131,7 @@ impl Program {
             namespaces: 0,
             cgroup: None,
             avoid_clone3: false,
+            controlling_terminal: false,
         };
         Ok(spawn(&plan)?.pidfd)
     }

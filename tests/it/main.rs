@@ -21,6 +21,8 @@ mod metrics;
 mod openapi;
 mod ports;
 mod processes;
+mod sandbox;
 mod sessions;
 mod shell_cases;
 mod terminals;
+mod watch;

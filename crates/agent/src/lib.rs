@@ -48,7 +48,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandshell_exec::{Config, ExecError, Executor, StartError};
+use sandshell_files::watch::Watches;
 use sandshell_isolate::InitHandle;
+use sandshell_types::Happening;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -207,6 +209,7 @@ pub(crate) struct Agent {
     pub(crate) tickets: Arc<Tickets>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) ports: Arc<ports::Ports>,
+    pub(crate) watches: Watches,
     /// Cancelled when the agent ends; every long stream ends with it.
     pub(crate) shutdown: CancellationToken,
     /// Connections that were upgraded; they end on the same token.
@@ -249,6 +252,7 @@ pub async fn serve(
             own_port,
             shutdown.clone(),
         )),
+        watches: Watches::new(executor.clone()),
         executor: executor.clone(),
         tickets: Arc::default(),
         metrics: Arc::default(),
@@ -280,6 +284,7 @@ pub async fn serve(
         }
     })
     .await;
+    executor.events().publish(Happening::Ending {});
     agent.shutdown.cancel();
     // Ending the commands also ends the requests that wait for them, so both go on together.
     agent.upgraded.close();
@@ -318,6 +323,7 @@ async fn run(
             })
         };
     ready()?;
+    agent.executor.events().publish(Happening::Ready {});
     let mut sweep = tokio::time::interval(KEY_SWEEP);
     let sweeping = async {
         loop {

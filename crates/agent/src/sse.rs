@@ -9,6 +9,8 @@
 //! held back it stays before them; a reader that resumes there may see a piece of the *other* stream
 //! again, and knows it by its stream and offset.
 
+mod live;
+
 use std::fmt::Write as _;
 
 use axum::body::Bytes;
@@ -16,6 +18,8 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, header};
 use sandshell_exec::output::Stream;
 use serde::Serialize;
+
+pub(crate) use live::{Source, live, resume_from};
 
 /// How long a client waits before it connects again.
 const RETRY: &str = "retry: 1000\n\n";

@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use crate::connection::{Connection, OutRequest};
 use crate::endpoint::{Endpoint, Transport};
 use crate::pool::Pool;
-use crate::{ByteStream, ClientError, EventStream, RawEvents};
+use crate::{ByteStream, ClientError, EventStream, SseStream};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -245,24 +245,25 @@ impl Client {
         self.events(request).await
     }
 
+    pub(crate) async fn get_sse(&self, path: &str) -> Result<SseStream, ClientError> {
+        let request = self.request(Method::GET, path, Bytes::new())?;
+        self.event_body(request).await.map(SseStream::new)
+    }
+
     async fn events(&self, request: OutRequest) -> Result<EventStream, ClientError> {
         self.event_body(request).await.map(EventStream::new)
     }
 
-    pub(crate) async fn get_raw_events(&self, path: &str) -> Result<RawEvents, ClientError> {
-        let request = self.request(Method::GET, path, Bytes::new())?;
-        self.event_body(request).await.map(RawEvents::new)
-    }
-
-    pub(crate) async fn post_raw_events(
+    pub(crate) async fn post_sse(
         &self,
         path: &str,
         body: &(impl Serialize + Sync),
-    ) -> Result<RawEvents, ClientError> {
+    ) -> Result<SseStream, ClientError> {
         let request = self.json_request(Method::POST, path, body)?;
-        self.event_body(request).await.map(RawEvents::new)
+        self.event_body(request).await.map(SseStream::new)
     }
 
+    /// The body of an answer that is made of events.
     async fn event_body(&self, mut request: OutRequest) -> Result<ByteStream, ClientError> {
         request.headers_mut().insert(ACCEPT, EVENTS);
         let (head, body) = self.accepted(request).await?;

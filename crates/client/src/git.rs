@@ -7,15 +7,15 @@ use sandshell_types::{
     GitStatusReply, GitStatusRequest, List,
 };
 
-use crate::{Client, ClientError, RawEvents};
+use crate::{Client, ClientError, SseStream};
 
 impl Client {
     /// Clones a repository: `progress` events, then `done` or `error`.
     pub async fn git_clone_events(
         &self,
         request: &GitCloneRequest,
-    ) -> Result<RawEvents, ClientError> {
-        self.post_raw_events("/v1/git/clone", request).await
+    ) -> Result<SseStream, ClientError> {
+        self.post_sse("/v1/git/clone", request).await
     }
 
     /// Shows what has changed.

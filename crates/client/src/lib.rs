@@ -36,25 +36,29 @@ mod endpoint;
 mod error;
 mod events;
 mod git;
+mod live;
 mod pool;
 mod port;
 mod process;
 mod query;
-mod raw_events;
+mod sandbox;
 mod session;
 mod sse;
 mod terminal;
+mod watch;
 
 pub use body::ByteStream;
 pub use client::Client;
 pub use error::ClientError;
 pub use events::{EventStream, OutputStreamEvent, StreamEvent};
+pub use live::SseStream;
 pub use query::{EventQuery, OutputQuery, Page, ProcessFilter};
-pub use raw_events::RawEvents;
+pub use sandbox::{SandboxStream, SandboxStreamEvent};
 pub use sse::{SseEvent, SseParser};
 pub use terminal::{
     ConnectOptions, TerminalConnection, TerminalEvent, TerminalReader, TerminalWriter,
 };
+pub use watch::{WatchStream, WatchStreamEvent};
 
 /// The wire types, so that a user of the client needs no second dependency.
 pub use sandshell_types as types;

@@ -6,7 +6,7 @@ use sandshell_types::{
 };
 
 use crate::query::Query;
-use crate::{Client, ClientError, Page, RawEvents};
+use crate::{Client, ClientError, Page, SseStream};
 
 impl Client {
     /// Lists listening ports.
@@ -16,8 +16,8 @@ impl Client {
     }
 
     /// Ports as they open and close: `ports` first, with all there are, then `opened` and `closed`.
-    pub async fn port_events(&self) -> Result<RawEvents, ClientError> {
-        self.get_raw_events("/v1/ports").await
+    pub async fn port_events(&self) -> Result<SseStream, ClientError> {
+        self.get_sse("/v1/ports").await
     }
 
     /// Makes a port reachable with a token of its own.

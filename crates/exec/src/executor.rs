@@ -5,18 +5,20 @@ use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
 use sandshell_isolate::InitHandle;
+use sandshell_sys::procfs;
 use sandshell_types::{
-    Encoded, ExecRequest, ForkRequest, KillReply, PortRecord, PortWaitRequest, ProcessId,
-    ProcessKind, ProcessRequest, RestartMode, SessionId, SessionRequest, TerminalId,
-    TerminalRequest, TextEncoding,
+    Encoded, Env, EnvReply, ExecRequest, ForkRequest, KillReply, PortRecord, PortWaitRequest,
+    ProcessId, ProcessKind, ProcessRequest, ProcessState, RestartMode, SandboxStats, SessionId,
+    SessionRequest, SessionState, TerminalId, TerminalRequest, TextEncoding,
 };
 
 use crate::account::Account;
+use crate::events::Events;
 use crate::host::{self, Host, Program};
 use crate::inside::{Inside, Who};
 use crate::pool::Pool;
@@ -30,7 +32,8 @@ use crate::shell_text::suits_waiting_shell;
 use crate::spawner::Spawner;
 use crate::terminal::{self, TerminalHandle, Terminals};
 use crate::tree::Nursery;
-use crate::{Config, ExecError, StartError};
+use crate::variables::Variables;
+use crate::{Config, ExecError, StartError, oom, stats};
 
 /// TERM to KILL for everything at shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
@@ -56,8 +59,9 @@ struct Core {
     channels: Arc<ChannelRoot>,
     exec_shells: Option<Arc<Pool<ExecShell>>>,
     session_shells: Arc<Pool<Shell>>,
+    started: Instant,
     /// Holds init alive in our table of children; its end is seen on the socket.
-    _init: OwnedFd,
+    init: Arc<OwnedFd>,
 }
 
 impl Executor {
@@ -79,11 +83,13 @@ impl Executor {
         let inside = Inside::of(&init)
             .map_err(|e| e.to_string())
             .map_err(failed("the sandbox's root"))?;
-        let init_pid = sandshell_sys::procfs::pid_of(&init.pidfd)
+        let init_pid = procfs::pid_of(&init.pidfd)
             .ok_or_else(|| "it is gone".to_owned())
             .map_err(failed("init"))?;
         let host = Arc::new(Host {
             ports: Ports::new(init_pid, inside.clone()),
+            events: Events::default(),
+            variables: Variables::new(config.env.clone()),
             inside,
             spawner: Spawner::new(init.socket)?,
             nursery: Nursery::new(init.surroundings),
@@ -94,6 +100,9 @@ impl Executor {
             shell,
             config,
         });
+        if let Some(group) = host.nursery.group() {
+            oom::watch(group, host.events.clone());
+        }
         let channels = ChannelRoot::new(&host.config.state_dir.join("sessions"))
             .map_err(|e| e.to_string())
             .map_err(failed("session channels"))?;
@@ -110,8 +119,9 @@ impl Executor {
             Pool::new(host.config.session_pool, move || {
                 let (host, channels) = (host.clone(), channels.clone());
                 async move {
+                    let variables = host.variables.now();
                     let program = shell_program(&host, &SessionRequest::default())?;
-                    Shell::start(&host, &channels, program).await
+                    Shell::start(&host, &channels, variables, program).await
                 }
             })
         };
@@ -124,7 +134,8 @@ impl Executor {
             channels,
             exec_shells,
             session_shells,
-            _init: init.pidfd,
+            started: Instant::now(),
+            init: Arc::new(init.pidfd),
         })))
     }
 
@@ -192,6 +203,65 @@ impl Executor {
             None => self.0.host.config.cwd.clone(),
         };
         Ok(Path::new("/").join(base).join(path))
+    }
+
+    /// What happens in the sandbox.
+    pub fn events(&self) -> &Events {
+        &self.0.host.events
+    }
+
+    /// The sandbox's environment.
+    pub fn environment(&self) -> EnvReply {
+        let host = &self.0.host;
+        EnvReply {
+            env: host.variables.values(),
+            base: host.base_environment(&host.account),
+        }
+    }
+
+    /// Changes the sandbox's environment for whatever is started from now on.
+    pub fn change_environment(&self, changes: &Env) -> Result<EnvReply, ExecError> {
+        let host = &self.0.host;
+        let base = host.base_environment(&host.account);
+        host.variables.change(changes, &base)?;
+        Ok(self.environment())
+    }
+
+    /// What the sandbox uses.
+    pub async fn stats(&self) -> Result<SandboxStats, ExecError> {
+        let core = &self.0;
+        let (host, init) = (core.host.clone(), core.init.clone());
+        let figures = tokio::task::spawn_blocking(move || {
+            stats::figures(host.nursery.group(), procfs::pid_of(&*init))
+        });
+        let figures = figures
+            .await
+            .map_err(|error| ExecError::internal(error.to_string()))?;
+        let cwd = core.host.config.cwd.clone();
+        let who = self.who(None)?;
+        let inside = &core.host.inside;
+        let disk = inside.run(&who, move |root| stats::disk(root, &cwd)).await;
+        let running = |kind| {
+            let running = |process: &ProcessHandle| {
+                process.kind() == kind && process.record().state != ProcessState::Exited
+            };
+            core.processes.all().iter().filter(|p| running(p)).count() as u32
+        };
+        let sessions = core.sessions.all();
+        let alive = |session: &&SessionHandle| session.record().state != SessionState::Ended;
+        Ok(SandboxStats {
+            at: figures.at,
+            uptime_ms: core.started.elapsed().as_millis() as u64,
+            cpu: figures.cpu,
+            memory: figures.memory,
+            pids: figures.pids,
+            disk: disk.ok().flatten(),
+            network: figures.network,
+            sessions: sessions.iter().filter(alive).count() as u32,
+            processes: running(ProcessKind::Process),
+            execs: running(ProcessKind::Exec),
+            terminals: 0,
+        })
     }
 
     /// Starts an exec. Says whether it was started now.
@@ -355,7 +425,13 @@ impl Executor {
             return host.command(&text, spec);
         };
         let mut program = host.command(FROM_STATE, spec)?;
-        add_state(&mut program, &state, spec, &text)?;
+        add_state(
+            &mut program,
+            &state,
+            &host.environment(&account),
+            spec,
+            &text,
+        )?;
         Ok(program)
     }
 
@@ -607,11 +683,12 @@ fn decode_stdin(text: &str, encoding: TextEncoding) -> Result<Bytes, ExecError> 
 fn add_state(
     program: &mut Program,
     state: &Snapshot,
+    started_with: &BTreeMap<String, String>,
     spec: &ProcessRequest,
     text: &str,
 ) -> Result<(), ExecError> {
     let system = |errno| ExecError::system("cannot pass a session's state", errno);
-    let mut script = state.restore_script();
+    let mut script = state.restore_script_over(started_with);
     let quote = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
     if spec.cwd.is_some() {
         script.extend_from_slice(format!("builtin cd -- {}\n", quote(&program.cwd)).as_bytes());
@@ -654,5 +731,6 @@ pub(crate) async fn fresh_shell(
     if spec.user.is_none() && spec.shell.is_none() && spec.limits.is_none() {
         return pool.take().await;
     }
-    Shell::start(host, channels, shell_program(host, spec)?).await
+    let variables = host.variables.now();
+    Shell::start(host, channels, variables, shell_program(host, spec)?).await
 }

@@ -17,10 +17,12 @@ use sandshell_types::{Env, Limits, ProcessRequest};
 use tokio::sync::oneshot;
 
 use crate::account::Account;
+use crate::events::Events;
 use crate::inside::Inside;
 use crate::ports::Ports;
 use crate::spawner::{Refused, Spawner};
 use crate::tree::{Nursery, Place, Tree};
+use crate::variables::Variables;
 use crate::{Config, ExecError};
 
 const RLIMIT_CPU: u32 = 0;
@@ -31,6 +33,9 @@ const RLIMIT_NOFILE: u32 = 7;
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) config: Config,
+    pub(crate) events: Events,
+    /// The sandbox's own variables.
+    pub(crate) variables: Variables,
     pub(crate) inside: Inside,
     pub(crate) ports: Ports,
     pub(crate) spawner: Spawner,
@@ -95,10 +100,20 @@ impl Host {
         user.map_or_else(|| Ok(self.account.clone()), Account::find)
     }
 
+    /// What every command of this account has, before the sandbox's own variables.
+    pub(crate) fn base_environment(&self, account: &Account) -> BTreeMap<String, String> {
+        account.base_environment(&self.shell.to_string_lossy())
+    }
+
     /// The environment a command of this account starts with, before the call's own.
     pub(crate) fn environment(&self, account: &Account) -> BTreeMap<String, String> {
-        let mut env = account.base_environment(&self.shell.to_string_lossy());
-        env.extend(self.config.env.clone());
+        let mut env = self.base_environment(account);
+        for (name, value) in self.variables.values() {
+            match value {
+                Some(value) => env.insert(name, value),
+                None => env.remove(&name),
+            };
+        }
         env
     }
 

@@ -15,9 +15,11 @@
 mod account;
 mod config;
 mod error;
+pub mod events;
 mod executor;
 mod host;
 pub mod inside;
+mod oom;
 pub mod output;
 mod pool;
 mod ports;
@@ -26,8 +28,10 @@ mod registry;
 mod session;
 mod shell_text;
 mod spawner;
+mod stats;
 pub mod terminal;
 mod tree;
+mod variables;
 
 pub use config::Config;
 pub use error::{ExecError, StartError};

@@ -27,15 +27,16 @@ use jiff::Timestamp;
 use sandshell_isolate::protocol::Exit;
 use sandshell_sys::{procfs, signal};
 use sandshell_types::{
-    Encoded, Encoding, ExecResult, ExitEvent, KillReply, ProcessId, ProcessKind, ProcessRecord,
-    ProcessRequest, ProcessState, RestartMode, RestartPolicy, SignalReply, SignalRequest,
-    SignalScope, Truncate, Truncated, WaitReply, WaitRequest,
+    Encoded, Encoding, ExecResult, ExitEvent, Happening, KillReply, ProcessId, ProcessKind,
+    ProcessRecord, ProcessRequest, ProcessState, RestartMode, RestartPolicy, SignalReply,
+    SignalRequest, SignalScope, Truncate, Truncated, WaitReply, WaitRequest,
 };
 use tokio::sync::{Notify, watch};
 
 pub(crate) use pump::Pump;
 use stdin::Stdin;
 
+use crate::events::Events;
 use crate::host::{Host, Live, Program, Running};
 use crate::output::{LogLimits, OutputLog, Stream};
 use crate::ports::Ports;
@@ -65,6 +66,7 @@ struct Process {
     result: ResultSpec,
     log: OutputLog,
     ports: Ports,
+    events: Events,
     facts: Mutex<Facts>,
     stdin: Stdin,
     /// Set by kill and delete: no restart any more.
@@ -171,6 +173,7 @@ impl ProcessHandle {
             result: birth.result,
             log,
             ports: host.ports.clone(),
+            events: host.events.clone(),
             facts: Mutex::new(Facts {
                 pid: birth.running.pid,
                 state: ProcessState::Running,
@@ -190,6 +193,10 @@ impl ProcessHandle {
             stopping: AtomicBool::new(false),
             stop: Notify::new(),
             over: watch::Sender::new(false),
+        });
+        process.tell(|process| Happening::ProcessStarted {
+            process,
+            pid: birth.running.pid,
         });
         if has_stdin && (!birth.first_input.is_empty() || !keep_open) {
             tokio::spawn(feed(process.clone(), birth.first_input, keep_open));
@@ -355,6 +362,11 @@ impl ProcessHandle {
         self.0.stopping.store(true, Ordering::Release);
         self.0.stop.notify_waiters();
         let reply = kill_all(self.trees(), grace).await;
+        if reply.method != "already_ended" {
+            let method = reply.method.clone();
+            self.0
+                .tell(|process| Happening::ProcessKilled { process, method });
+        }
         if reply.survivors.is_empty() {
             self.ended().await;
         }
@@ -374,6 +386,13 @@ impl ProcessHandle {
 }
 
 impl Process {
+    /// Tells of it, unless it is an exec: those come and go too fast to be news.
+    fn tell(&self, what: impl FnOnce(ProcessId) -> Happening) {
+        if self.kind == ProcessKind::Process {
+            self.events.publish(what(self.id.clone()));
+        }
+    }
+
     fn facts(&self) -> MutexGuard<'_, Facts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -525,6 +544,13 @@ fn finish(process: &Process, live: &Live, exit: Exit) {
         facts.left_running = left_running;
     }
     process.log.end();
+    let timed_out = process.facts().timed_out;
+    process.tell(|process| Happening::ProcessExited {
+        process,
+        exit_code: exit_code(exit),
+        signal: signal_name(exit),
+        timed_out,
+    });
     process.over.send_replace(true);
 }
 
@@ -603,7 +629,13 @@ async fn start_again(
             facts.state = ProcessState::Running;
             facts.live = Some(running.live.clone());
             facts.restarts += 1;
+            let (pid, restarts) = (running.pid, facts.restarts);
             drop(facts);
+            process.tell(|process| Happening::ProcessRestarted {
+                process,
+                pid,
+                restarts,
+            });
             end_if_stopping(process, &running);
             Some((running, pump))
         }

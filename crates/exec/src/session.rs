@@ -25,9 +25,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use sandshell_sys::procfs;
 use sandshell_types::{
-    CommandId, CommandState, Encoded, Env, ForegroundInfo, InterruptReply, KillReply, ProcessInfo,
-    SessionExecRequest, SessionId, SessionPatch, SessionRecord, SessionRequest, SessionState,
-    SessionStats,
+    CommandId, CommandState, Encoded, Env, ForegroundInfo, Happening, InterruptReply, KillReply,
+    ProcessInfo, SessionExecRequest, SessionId, SessionPatch, SessionRecord, SessionRequest,
+    SessionState, SessionStats,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -187,6 +187,9 @@ impl SessionHandle {
             },
         )
         .await?;
+        session.host.events.publish(Happening::SessionCreated {
+            session: session.id.clone(),
+        });
         Ok(Self(session))
     }
 

@@ -61,6 +61,11 @@ impl Nursery {
         }
     }
 
+    /// The group of all trees, where there is one.
+    pub(crate) fn group(&self) -> Option<&Group> {
+        self.group.as_ref()
+    }
+
     /// A place for a program that is about to be started.
     pub(crate) fn place(&self) -> Result<Place, Errno> {
         let used = self

@@ -32,6 +32,14 @@ pub enum FileError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A limit of ours or of the kernel's is reached.
+    #[error("{detail}")]
+    Limit {
+        /// Which.
+        detail: String,
+        /// What can be done.
+        hint: String,
+    },
     /// No thread could do it.
     #[error(transparent)]
     Inside(#[from] InsideError),

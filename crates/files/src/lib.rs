@@ -7,5 +7,6 @@
 
 mod error;
 pub mod git;
+pub mod watch;
 
 pub use error::FileError;

@@ -98,12 +98,7 @@ impl Group {
     /// A descriptor of `cgroup.events` that becomes readable with priority when the group changes
     /// between populated and empty.
     pub fn events(&self) -> Result<OwnedFd, Errno> {
-        openat(
-            &self.dir,
-            "cgroup.events",
-            OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
-            Mode::empty(),
-        )
+        self.open("cgroup.events")
     }
 
     /// Stops every member from running, so that a fork bomb cannot outrun a kill.
@@ -123,6 +118,21 @@ impl Group {
             .lines()
             .find_map(|l| l.strip_prefix("usage_usec "))
             .and_then(|n| n.parse().ok())
+    }
+
+    /// A file of its own that holds one number; absent where the controller is not enabled, or the number is `max`.
+    pub fn figure(&self, file: &str) -> Option<u64> {
+        self.read(file).ok()?.trim().parse().ok()
+    }
+
+    /// A file of its own, to be watched.
+    pub fn open(&self, file: &str) -> Result<OwnedFd, Errno> {
+        openat(
+            &self.dir,
+            file,
+            OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
+            Mode::empty(),
+        )
     }
 
     /// Removes the directory; `EBUSY` while something lives in it.

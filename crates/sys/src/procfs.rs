@@ -93,6 +93,8 @@ pub struct Stat {
     pub group: i32,
     /// CPU time in clock ticks.
     pub cpu_ticks: u64,
+    /// CPU time of the children it has reaped, in clock ticks.
+    pub reaped_ticks: u64,
     /// Resident pages.
     pub resident_pages: u64,
 }
@@ -109,6 +111,7 @@ pub fn stat(pid: i32) -> Option<Stat> {
         state: fields.first()?.chars().next()?,
         group: fields.get(2)?.parse().ok()?,
         cpu_ticks: number(11)? + number(12)?,
+        reaped_ticks: number(13)? + number(14)?,
         resident_pages: number(21)?,
     })
 }

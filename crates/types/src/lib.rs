@@ -44,6 +44,10 @@ pub use process::{
     ProcessRecord, ProcessRequest, ProcessState, RestartMode, RestartPolicy, SignalReply,
     SignalRequest, SignalScope, Survivor, WaitOutcome, WaitReply, WaitRequest,
 };
+pub use sandbox::{
+    CpuStats, DiskStats, EnvPatch, EnvReply, EventsTruncated, Happening, MemoryStats, NetworkStats,
+    PidStats, SandboxEvent, SandboxStats, StatsSource,
+};
 pub use service::{API_VERSION, Health, TicketReply, TicketRequest, VersionInfo};
 pub use session::{
     CommandEvent, CommandRecord, CommandState, ForegroundInfo, ForkRequest, InterruptReply,
@@ -53,6 +57,10 @@ pub use session::{
 pub use terminal::{
     DEFAULT_COLS, DEFAULT_ROWS, ResizeRequest, TerminalClientFrame, TerminalCursor, TerminalFrame,
     TerminalRecord, TerminalRequest, TerminalRole, TerminalScreen, TerminalState,
+};
+pub use watch::{
+    ChangesReply, ChangesRequest, ChangesStatus, FileChange, FileEvent, RescanEvent, RescanReason,
+    WatchEndEvent, WatchEndReason, WatchReadyEvent,
 };
 
 /// The time type of the API; serialised as RFC 3339.

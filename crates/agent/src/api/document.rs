@@ -143,6 +143,14 @@ problems! {
         TerminalEnded BodyTooLarge UnsupportedMediaType Internal Unavailable;
     /// Of the route that connects to a terminal.
     TerminalConnectProblems: InvalidRequest Unauthorized TerminalNotFound LimitReached Internal;
+    /// Of routes that watch files.
+    WatchProblems: InvalidRequest UserNotFound Unauthorized PermissionDenied FileNotFound
+        SessionNotFound IdempotencyConflict BodyTooLarge UnsupportedMediaType NotADirectory
+        NotARegularFile TooManyLinks NameTooLong LimitReached Internal Unavailable;
+    /// Of routes that look at the sandbox as a whole.
+    SandboxProblems: InvalidRequest Unauthorized Internal;
+    /// Of routes that change it.
+    SandboxChangeProblems: InvalidRequest Unauthorized BodyTooLarge UnsupportedMediaType Internal;
     /// Of the readiness probe.
     ReadyProblems: Unavailable;
 }

@@ -23,6 +23,9 @@ impl From<FileError> for ApiError {
                 ErrorCode::InvalidArchive,
                 format!("the archive is not valid: {reason}"),
             ),
+            FileError::Limit { detail, hint } => {
+                Self::new(ErrorCode::LimitReached, detail).hint(hint)
+            }
             FileError::Exec(error) => error.into(),
             other => Self::internal("the request failed", &other),
         }

@@ -18,6 +18,7 @@ use super::Member;
 use crate::ExecError;
 use crate::host::{self, Host, Program, Running};
 use crate::process::Pump;
+use crate::variables::StartedWith;
 
 const GATE_FD: i32 = 30;
 const TEXT_FD: i32 = 31;
@@ -40,13 +41,14 @@ pub(crate) struct ExecShell {
     pub(crate) running: Running,
     pub(crate) pump: Pump,
     gate: OwnedFd,
+    variables: StartedWith,
     /// Shared with the shell, offset included: where it stands is how far it was read.
     pub(crate) text: OwnedFd,
 }
 
 impl Member for ExecShell {
     fn is_usable(&mut self) -> bool {
-        self.running.is_alive()
+        self.variables.is_current() && self.running.is_alive()
     }
 }
 
@@ -54,6 +56,7 @@ impl ExecShell {
     /// Starts one with the default user, directory and environment.
     pub(crate) async fn start(host: &Host) -> Result<Self, ExecError> {
         let system = |errno| ExecError::system("cannot make a waiting shell", errno);
+        let variables = host.variables.now();
         let (out, out_theirs) = host::output_pipe()?;
         let (err, err_theirs) = host::output_pipe()?;
         let (gate_theirs, gate) = pipe_with(PipeFlags::CLOEXEC).map_err(system)?;
@@ -77,6 +80,7 @@ impl ExecShell {
             running,
             pump,
             gate,
+            variables,
             text,
         })
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sandshell_isolate::protocol::Exit;
-use sandshell_types::{CommandId, Encoded, Env, KillReply, SessionState, Truncate};
+use sandshell_types::{CommandId, Encoded, Env, Happening, KillReply, SessionState, Truncate};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -512,6 +512,10 @@ impl Owner {
             facts.state = SessionState::Ended;
             facts.foreground = None;
         }
+        self.session.host.events.publish(Happening::SessionEnded {
+            session: self.session.id.clone(),
+            reason: end.reason.clone(),
+        });
         self.session.ended.send_replace(Some(end.reason));
         queue.close();
         while let Some(command) = queue.recv().await {

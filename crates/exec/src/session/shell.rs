@@ -20,6 +20,7 @@ use crate::ExecError;
 use crate::host::{self, Host, Program, Running};
 use crate::pool::Member;
 use crate::process::Pump;
+use crate::variables::StartedWith;
 
 /// What the shell says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +38,7 @@ pub(crate) struct Shell {
     pub(super) channel: Channel,
     pub(super) dialect: Dialect,
     pub(super) path: String,
+    variables: StartedWith,
     /// Working directory it started in.
     pub(super) cwd: String,
 }
@@ -59,7 +61,7 @@ const BOOT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Member for Shell {
     fn is_usable(&mut self) -> bool {
-        self.running.is_alive()
+        self.variables.is_current() && self.running.is_alive()
     }
 }
 
@@ -82,6 +84,7 @@ impl Shell {
     pub(crate) async fn start(
         host: &Host,
         root: &Arc<ChannelRoot>,
+        variables: StartedWith,
         mut program: Program,
     ) -> Result<Self, ExecError> {
         let system = |errno| ExecError::system("cannot make a shell's channel", errno);
@@ -122,6 +125,7 @@ impl Shell {
             channel,
             dialect,
             path,
+            variables,
             cwd: program.cwd.clone(),
             line: Line {
                 script,

@@ -8,6 +8,8 @@
 //!
 //! What is not captured: open descriptors beyond 0–2, the job table, resource limits.
 
+use std::collections::{BTreeMap, HashSet};
+
 use super::dialect::{Dialect, quote};
 
 const END: &str = "end of state";
@@ -199,6 +201,25 @@ impl Snapshot {
             }
         }
         restore_bytes(&script)
+    }
+
+    /// The same for a shell that was started with these variables: those that the state does not
+    /// have go. They were unset in it, or came into the sandbox's environment later.
+    pub(crate) fn restore_script_over(&self, started_with: &BTreeMap<String, String>) -> Vec<u8> {
+        let mut script = Vec::new();
+        if self.dialect_is_bash {
+            let declared: HashSet<&str> =
+                self.section(0).lines().filter_map(declared_name).collect();
+            let identifier =
+                |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            for name in started_with.keys() {
+                if !declared.contains(name.as_str()) && identifier(name) {
+                    script.extend_from_slice(format!("builtin unset {name}\n").as_bytes());
+                }
+            }
+        }
+        script.extend(self.restore_script());
+        script
     }
 
     fn directories(&self, cd: &str) -> String {

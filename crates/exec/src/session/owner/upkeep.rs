@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use sandshell_types::{Env, SessionState};
+use sandshell_types::{Env, Happening, SessionState};
 
 use super::{Owner, Run, died};
 use crate::ExecError;
@@ -46,6 +46,13 @@ impl Owner {
             facts.pid = self.shell.running.pid;
             facts.restores += 1;
         }
+        self.session
+            .host
+            .events
+            .publish(Happening::SessionRestored {
+                session: self.session.id.clone(),
+                restores: self.session.facts().restores,
+            });
         drop(former);
         self.last_status = 0;
         self.seq = 0;
@@ -71,9 +78,12 @@ impl Owner {
 
     pub(super) async fn put_state(&mut self, state: &Snapshot) -> Result<(), ExecError> {
         let system = |errno| ExecError::system("cannot reach the shell", errno);
+        let session = &self.session;
+        let account = session.host.account(session.spec.user.as_deref())?;
+        let script = state.restore_script_over(&session.host.environment(&account));
         self.shell
             .channel
-            .write("restore", &state.restore_script())
+            .write("restore", &script)
             .map_err(system)?;
         self.seq += 1;
         let dialect = self.shell.dialect;
