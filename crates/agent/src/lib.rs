@@ -43,6 +43,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sandshell_contexts::{ContextError, Contexts};
 use sandshell_exec::{Config, ExecError, Executor, StartError};
 use sandshell_isolate::InitHandle;
 use tokio_util::sync::CancellationToken;
@@ -122,6 +123,9 @@ pub enum AgentError {
     /// The execution core did not start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The drivers of code contexts cannot be kept.
+    #[error("cannot prepare code contexts")]
+    Contexts(#[source] ContextError),
     /// The address cannot be had.
     #[error("cannot listen on {listen}")]
     Listen {
@@ -190,6 +194,7 @@ impl AgentError {
 #[derive(Clone)]
 pub(crate) struct Agent {
     pub(crate) executor: Executor,
+    pub(crate) contexts: Contexts,
     /// Cancelled when the agent ends; every long stream ends with it.
     pub(crate) shutdown: CancellationToken,
 }
@@ -219,8 +224,10 @@ pub async fn serve(
         .map_err(listen_failed)?;
     let address = listener.address().map_err(listen_failed)?;
     let executor = Executor::start(init, core_config(&options, &state_dir)).await?;
+    let contexts = Contexts::new(executor.clone()).map_err(AgentError::Contexts)?;
     let agent = Arc::new(Agent {
         executor: executor.clone(),
+        contexts: contexts.clone(),
         shutdown: CancellationToken::new(),
     });
     let edge = Edge::new(Arc::clone(&agent), Auth::new(token.clone()));
@@ -248,7 +255,13 @@ pub async fn serve(
     .await;
     agent.shutdown.cancel();
     // Ending the commands also ends the requests that wait for them, so both go on together.
-    let ending = async { tokio::join!(executor.shutdown(), server).1 };
+    let ending = async {
+        let all = async {
+            contexts.shutdown().await;
+            executor.shutdown().await;
+        };
+        tokio::join!(all, server).1
+    };
     match tokio::time::timeout(SHUTDOWN, ending).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::error!(%error, "the serve loop failed"),

@@ -17,6 +17,7 @@ use sandshell_types::{
 use crate::account::Account;
 use crate::host::{self, Host, Program};
 use crate::inside::{Inside, Who};
+use crate::output::{LogLimits, OutputLog};
 use crate::pool::Pool;
 use crate::pool::exec_shell::ExecShell;
 use crate::process::{self, ProcessHandle, Processes, ResultSpec, start_with_pipes};
@@ -113,6 +114,20 @@ impl Executor {
             session_shells,
             _init: init.pidfd,
         })))
+    }
+
+    pub(crate) fn host(&self) -> &Arc<Host> {
+        &self.0.host
+    }
+
+    /// Whether the sandbox's shell is bash.
+    pub fn has_bash(&self) -> bool {
+        self.0.exec_shells.is_some()
+    }
+
+    /// A fresh output log under this name, kept as those of processes are.
+    pub fn output_log(&self, name: &str, limits: LogLimits) -> OutputLog {
+        OutputLog::new(self.0.host.config.state_dir.join("logs").join(name), limits)
     }
 
     /// The way to the sandbox's files and ports.
@@ -252,7 +267,7 @@ impl Executor {
     }
 
     /// The program a spec asks for.
-    async fn settle_program(&self, spec: &ProcessRequest) -> Result<Program, ExecError> {
+    pub(crate) async fn settle_program(&self, spec: &ProcessRequest) -> Result<Program, ExecError> {
         let host = &self.0.host;
         let account = host.account(spec.user.as_deref())?;
         if let Some(argv) = &spec.argv {

@@ -13,6 +13,7 @@
 //! published only when all its output is in the log; nothing waits without an event or a deadline.
 
 mod account;
+mod attached;
 mod config;
 mod error;
 mod executor;
@@ -27,8 +28,9 @@ mod shell_text;
 mod spawner;
 mod tree;
 
+pub use attached::{AttachRequest, Attached, Ended, Target, sealed_file};
 pub use config::Config;
 pub use error::{ExecError, StartError};
 pub use executor::Executor;
-pub use process::ProcessHandle;
+pub use process::{ProcessHandle, Pump};
 pub use session::{CommandHandle, SessionHandle};

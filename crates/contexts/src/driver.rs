@@ -1,0 +1,455 @@
+//! The built-in drivers: an interpreter of the sandbox that runs our source and talks to us on a
+//! socket, with its output in two pipes.
+//!
+//! ```text
+//!  start ─ hello ─► waiting ─ init ─ ready ─► idle ── run ──► busy ── done ──► idle
+//!                                                               │ stop: interrupt in stages
+//!                                                               └── killed, or ended by itself
+//! ```
+//!
+//! The driver flushes what the code wrote before it sends a message, and a message is taken in only
+//! after the pipes have been emptied: so values and output keep their order.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandshell_exec::output::{OutputLog, Stream};
+use sandshell_exec::{AttachRequest, Attached, Ended, ExecError, Executor, Pump, Target};
+use sandshell_types::{
+    ContextOutcome, ContextRequest, KernelChoice, RunError, RunResult, RunStatus,
+};
+use serde_json::Value;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::UnixStream;
+use tokio::time::Instant;
+
+use crate::ContextError;
+use crate::frames::Frames;
+use crate::javascript;
+use crate::kernel::{Finished, KernelFacts, Wake};
+use crate::language::Interpreter;
+use crate::run::{RunHandle, Stop};
+
+const SIGINT: i32 = 2;
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+
+/// Where the driver finds what it was given; below 31, which a session's state takes.
+const SOURCE_FD: i32 = 28;
+const INTERRUPT_FD: i32 = 29;
+const CONTROL_FD: i32 = 30;
+
+/// How long an interpreter may take to say hello. A cold disk and a busy machine need seconds.
+const HELLO: Duration = Duration::from_secs(30);
+
+/// TERM to KILL for an interpreter that is not needed any more.
+const END_GRACE: Duration = Duration::from_millis(100);
+
+/// An interpreter with our driver in it.
+#[derive(Debug)]
+pub(crate) struct DriverKernel {
+    interpreter: Interpreter,
+    program: Attached,
+    pump: Pump,
+    frames: Frames,
+    /// Node's way to be interrupted.
+    interrupts: UnixStream,
+    version: String,
+    cwd: String,
+    typescript: bool,
+}
+
+/// The sealed files with the drivers' sources, made once.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    python: Arc<OwnedFd>,
+    node: Arc<OwnedFd>,
+}
+
+impl Sources {
+    pub(crate) fn new() -> Result<Self, ExecError> {
+        let file = |interpreter: Interpreter| {
+            sandshell_exec::sealed_file("driver", interpreter.source().as_bytes()).map(Arc::new)
+        };
+        Ok(Self {
+            python: file(Interpreter::Python)?,
+            node: file(Interpreter::Node)?,
+        })
+    }
+
+    fn of(&self, interpreter: Interpreter) -> Arc<OwnedFd> {
+        match interpreter {
+            Interpreter::Python => self.python.clone(),
+            Interpreter::Node => self.node.clone(),
+        }
+    }
+}
+
+/// How far an interrupt has gone.
+///
+/// ```text
+/// int ─150 ms─► int to children ─250─► again, term to children ─600─► again, kill them ─1 s─► kill
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Asked,
+    Children,
+    Again,
+    Last,
+    Killed,
+}
+
+impl Stage {
+    fn next(self) -> Option<(Duration, Self)> {
+        match self {
+            Self::Asked => Some((Duration::from_millis(150), Self::Children)),
+            Self::Children => Some((Duration::from_millis(250), Self::Again)),
+            Self::Again => Some((Duration::from_millis(600), Self::Last)),
+            Self::Last => Some((Duration::from_secs(1), Self::Killed)),
+            Self::Killed => None,
+        }
+    }
+}
+
+impl DriverKernel {
+    /// Starts an interpreter and waits for its hello.
+    pub(crate) async fn start(
+        executor: &Executor,
+        sources: &Sources,
+        interpreter: Interpreter,
+        spec: Option<&ContextRequest>,
+    ) -> Result<Self, ContextError> {
+        let (control, control_theirs) = pair()?;
+        let (interrupts, interrupts_theirs) = pair()?;
+        let mut request = AttachRequest {
+            argv: interpreter.argv(),
+            files: vec![
+                (sources.of(interpreter), SOURCE_FD),
+                (Arc::new(interrupts_theirs), INTERRUPT_FD),
+                (Arc::new(control_theirs), CONTROL_FD),
+            ],
+            ..AttachRequest::default()
+        };
+        if let Some(spec) = spec {
+            request.cwd.clone_from(&spec.cwd);
+            request.env.clone_from(&spec.env);
+            request.user.clone_from(&spec.user);
+            request.session = spec.session.as_ref().map(ToString::to_string);
+        }
+        let cwd = executor.absolute(
+            std::path::Path::new(request.cwd.as_deref().unwrap_or("")),
+            request.session.as_deref(),
+        )?;
+        let (program, pump) =
+            executor
+                .attach(request)
+                .await
+                .map_err(|error| match error {
+                    ExecError::ProgramNotFound { .. } => interpreter.missing(),
+                    other => other.into(),
+                })?;
+        let mut kernel = Self {
+            interpreter,
+            program,
+            pump,
+            frames: Frames::new(control),
+            interrupts,
+            version: String::new(),
+            cwd: cwd.to_string_lossy().trim_end_matches('/').to_owned(),
+            typescript: false,
+        };
+        if kernel.cwd.is_empty() {
+            "/".clone_into(&mut kernel.cwd);
+        }
+        kernel.hello(executor).await?;
+        Ok(kernel)
+    }
+
+    async fn hello(&mut self, executor: &Executor) -> Result<(), ContextError> {
+        let log = executor.output_log(&format!("hello-{}", self.program.pid), crate::context::LOG);
+        let deadline = Instant::now() + HELLO;
+        let reason = loop {
+            tokio::select! {
+                message = self.frames.next() => match message {
+                    Ok(message) => {
+                        if let [kind, version] = message.as_slice() && kind == "hello" {
+                            self.version.clone_from(version);
+                            return Ok(());
+                        }
+                        break "it said something else".to_owned();
+                    }
+                    Err(_) => match tokio::time::timeout_at(deadline, self.program.ended()).await {
+                        Ok(ended) if ended.exit_code == 127 => return Err(self.interpreter.missing()),
+                        Ok(ended) => break said(&ended),
+                        Err(_) => break "it closed its channel".to_owned(),
+                    },
+                },
+                stream = self.pump.ready() => self.pump.transfer(stream, &log).await,
+                () = tokio::time::sleep_until(deadline) => {
+                    break format!("it did not answer within {} s", HELLO.as_secs());
+                }
+            }
+        };
+        self.pump.drain(&log).await;
+        let excerpt = log
+            .excerpt(Stream::Stderr, 2000, sandshell_types::Truncate::Head)
+            .await;
+        let text = excerpt.map(|excerpt| excerpt.bytes).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).trim().to_owned();
+        Err(ContextError::start(if text.is_empty() {
+            reason
+        } else {
+            format!("{reason}: {text}")
+        }))
+    }
+
+    /// Makes an interpreter that was held ready start where the context is to.
+    pub(crate) async fn enter(&mut self, cwd: &str) -> Result<(), ContextError> {
+        let gone = |_| ContextError::start("it ended");
+        self.frames.send(&["init", cwd]).await.map_err(gone)?;
+        let answer = self.frames.next().await.map_err(gone)?;
+        match answer.as_slice() {
+            [ready] if ready == "ready" => {
+                cwd.clone_into(&mut self.cwd);
+                Ok(())
+            }
+            [_, reason] => Err(ContextError::from(ExecError::Cwd {
+                path: cwd.to_owned(),
+                reason: reason.clone(),
+            })),
+            _ => Err(ContextError::start("it said something else")),
+        }
+    }
+
+    pub(crate) fn speaking_typescript(mut self, typescript: bool) -> Self {
+        self.typescript = typescript;
+        self
+    }
+
+    pub(crate) fn is_usable(&self) -> bool {
+        self.program.has_ended().is_none()
+    }
+
+    pub(crate) fn facts(&self) -> KernelFacts {
+        KernelFacts {
+            kind: KernelChoice::Builtin,
+            interpreter: self.version.clone(),
+            pid: self.program.pid,
+            cwd: self.cwd.clone(),
+        }
+    }
+
+    pub(crate) async fn wake(&mut self) -> Wake {
+        tokio::select! {
+            stream = self.pump.ready() => Wake::Output(stream),
+            ended = self.program.ended() => Wake::Ended(said(&ended)),
+        }
+    }
+
+    pub(crate) async fn transfer(&mut self, stream: Stream, log: &OutputLog) {
+        self.pump.transfer(stream, log).await;
+    }
+
+    pub(crate) async fn run(&mut self, run: &RunHandle, log: &OutputLog) -> Finished {
+        let request = run.request();
+        let code = match self.interpreter {
+            Interpreter::Python => Ok(request.code.clone()),
+            Interpreter::Node => javascript::prepare(&request.code, self.typescript),
+        };
+        let code = match code {
+            Ok(code) => code,
+            Err(error) => {
+                run.add_error(error);
+                return Finished::kept(RunStatus::Error);
+            }
+        };
+        let mut words = vec!["run", &code];
+        for (name, value) in &request.env {
+            words.push(name);
+            words.push(if value.is_some() { "1" } else { "0" });
+            words.push(value.as_deref().unwrap_or_default());
+        }
+        if self.frames.send(&words).await.is_err() {
+            return self.lost(run, log, None).await;
+        }
+        self.attend(run, log).await
+    }
+
+    /// Takes in all that comes until the run is over.
+    async fn attend(&mut self, run: &RunHandle, log: &OutputLog) -> Finished {
+        let mut stops = run.stops();
+        let mut stage: Option<(Stage, Instant)> = None;
+        let mut stopped = None;
+        loop {
+            let stage_over = async {
+                match stage {
+                    Some((_, at)) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                // Output comes last: a flood of it must not keep us from the rest.
+                biased;
+                () = stop_heard(&mut stops) => {
+                    let wanted = *stops.borrow();
+                    stopped = stopped.or(wanted);
+                    if wanted == Some(Stop::Discard) {
+                        self.program.signal(Target::Program, SIGKILL);
+                    } else if stage.is_none() {
+                        stage = self.advance(Stage::Asked).await;
+                    }
+                }
+                () = stage_over => {
+                    if let Some((now, _)) = stage && let Some((_, next)) = now.next() {
+                        stage = self.advance(next).await;
+                    }
+                }
+                message = self.frames.next() => match message {
+                    Ok(message) => {
+                        self.pump.drain(log).await;
+                        if let Some(status) = take_in(run, message) {
+                            return Finished::kept(stopped.map_or(status, Finished::status_of));
+                        }
+                    }
+                    // It ends, or has closed what is ours: it cannot be used any more.
+                    Err(_) => return self.lost(run, log, stopped).await,
+                },
+                stream = self.pump.ready() => self.pump.transfer(stream, log).await,
+            }
+        }
+    }
+
+    async fn advance(&mut self, stage: Stage) -> Option<(Stage, Instant)> {
+        match stage {
+            Stage::Asked => self.interrupt().await,
+            Stage::Children => self.program.signal(Target::Children, SIGINT),
+            Stage::Again => {
+                self.interrupt().await;
+                self.program.signal(Target::Children, SIGTERM);
+            }
+            Stage::Last => {
+                self.program.signal(Target::Children, SIGKILL);
+                self.interrupt().await;
+            }
+            Stage::Killed => self.program.signal(Target::Program, SIGKILL),
+        }
+        let time = stage
+            .next()
+            .map_or(Duration::from_hours(1), |(time, _)| time);
+        Some((stage, Instant::now() + time))
+    }
+
+    async fn interrupt(&mut self) {
+        match self.interpreter {
+            Interpreter::Python => self.program.signal(Target::Program, SIGINT),
+            // One byte into an empty socket does not wait.
+            Interpreter::Node => {
+                let _ = self.interrupts.write_all(b"i").await;
+            }
+        }
+    }
+
+    /// The interpreter is gone, or out of reach and therefore killed.
+    async fn lost(&mut self, run: &RunHandle, log: &OutputLog, stopped: Option<Stop>) -> Finished {
+        let ended = tokio::time::timeout(Duration::from_secs(1), self.program.ended()).await;
+        if ended.is_err() {
+            self.program.signal(Target::Program, SIGKILL);
+        }
+        let ended = self.program.ended().await;
+        self.pump.drain(log).await;
+        let reason = said(&ended);
+        if let Some(stop) = stopped {
+            return Finished {
+                status: Finished::status_of(stop),
+                outcome: ContextOutcome::Lost,
+                reason: Some(reason),
+                exit_code: None,
+            };
+        }
+        run.add_error(RunError {
+            name: "InterpreterEnded".to_owned(),
+            value: reason.clone(),
+            traceback: vec![format!("InterpreterEnded: {reason}")],
+        });
+        Finished {
+            status: RunStatus::Error,
+            outcome: ContextOutcome::Ended,
+            reason: Some(reason),
+            exit_code: Some(ended.exit_code),
+        }
+    }
+
+    pub(crate) async fn end(self) {
+        self.program.kill(END_GRACE).await;
+    }
+}
+
+/// Resolves when another stop is wanted than before.
+async fn stop_heard(stops: &mut tokio::sync::watch::Receiver<Option<Stop>>) {
+    loop {
+        if stops.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        if stops.borrow().is_some() {
+            return;
+        }
+    }
+}
+
+/// Takes a message of a run in; the status when it was the last one.
+fn take_in(run: &RunHandle, message: Vec<String>) -> Option<RunStatus> {
+    let mut words = message.into_iter();
+    match words.next().as_deref() {
+        Some("data") => {
+            let is_main = words.next().as_deref() == Some("1");
+            let mut data = BTreeMap::new();
+            while let (Some(mime), Some(text)) = (words.next(), words.next()) {
+                data.insert(mime.clone(), value_of(&mime, text));
+            }
+            run.add_result(RunResult { is_main, data });
+            None
+        }
+        Some("error") => {
+            run.add_error(RunError {
+                name: words.next().unwrap_or_default(),
+                value: words.next().unwrap_or_default(),
+                traceback: words.collect(),
+            });
+            None
+        }
+        Some("done") => Some(if words.next().as_deref() == Some("ok") {
+            RunStatus::Ok
+        } else {
+            RunStatus::Error
+        }),
+        _ => None,
+    }
+}
+
+/// JSON stays JSON; everything else is text.
+pub(crate) fn value_of(mime: &str, text: String) -> Value {
+    if mime == "application/json" || mime.ends_with("+json") {
+        serde_json::from_str(&text).unwrap_or(Value::String(text))
+    } else {
+        Value::String(text)
+    }
+}
+
+fn said(ended: &Ended) -> String {
+    match &ended.signal {
+        Some(signal) => format!("the interpreter was killed by {signal}"),
+        None => format!("the interpreter exited with status {}", ended.exit_code),
+    }
+}
+
+/// A socket pair: ours, and the other end for the interpreter.
+fn pair() -> Result<(UnixStream, OwnedFd), ContextError> {
+    let made = StdStream::pair().and_then(|(ours, theirs)| {
+        ours.set_nonblocking(true)?;
+        Ok((UnixStream::from_std(ours)?, OwnedFd::from(theirs)))
+    });
+    made.map_err(|error| ContextError::start(format!("cannot make a socket: {error}")))
+}
