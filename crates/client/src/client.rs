@@ -187,7 +187,21 @@ impl Client {
         self.events(request).await
     }
 
-    async fn events(&self, mut request: OutRequest) -> Result<EventStream, ClientError> {
+    /// The text of an event stream, for events that are not output.
+    pub(crate) async fn post_event_text(
+        &self,
+        path: &str,
+        body: &(impl Serialize + Sync),
+    ) -> Result<ByteStream, ClientError> {
+        let request = self.json_request(Method::POST, path, body)?;
+        self.event_text(request).await
+    }
+
+    async fn events(&self, request: OutRequest) -> Result<EventStream, ClientError> {
+        self.event_text(request).await.map(EventStream::new)
+    }
+
+    async fn event_text(&self, mut request: OutRequest) -> Result<ByteStream, ClientError> {
         request.headers_mut().insert(ACCEPT, EVENTS);
         let (head, body) = self.accepted(request).await?;
         let kind = head
@@ -195,7 +209,7 @@ impl Client {
             .get(CONTENT_TYPE)
             .map_or(&[][..], HeaderValue::as_bytes);
         if kind.starts_with(EVENTS.as_bytes()) {
-            Ok(EventStream::new(body))
+            Ok(body)
         } else {
             let kind = String::from_utf8_lossy(kind);
             let context = format!("an event stream was asked for, {kind:?} came");

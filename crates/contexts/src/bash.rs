@@ -67,7 +67,7 @@ impl BashKernel {
         };
         let command = match self.session.exec(command) {
             Ok((command, _)) => command,
-            Err(error) => return ended(run, error.to_string()),
+            Err(error) => return Finished::ended(run, error.to_string()),
         };
         run.start(command.log().clone(), count);
         let mut stops = run.stops();
@@ -99,7 +99,7 @@ impl BashKernel {
                     reason: Some("the shell was ended".to_owned()),
                     exit_code: code,
                 },
-                None => ended(run, "the shell has ended".to_owned()),
+                None => Finished::ended(run, "the shell has ended".to_owned()),
             };
         }
         let mut finished = match (stopped, code) {
@@ -144,18 +144,4 @@ async fn prepare(session: &SessionHandle, spec: &ContextRequest) -> Result<(), C
         }
     }
     Ok(())
-}
-
-fn ended(run: &RunHandle, reason: String) -> Finished {
-    run.add_error(RunError {
-        name: "InterpreterEnded".to_owned(),
-        value: reason.clone(),
-        traceback: vec![format!("InterpreterEnded: {reason}")],
-    });
-    Finished {
-        status: RunStatus::Error,
-        outcome: ContextOutcome::Ended,
-        reason: Some(reason),
-        exit_code: None,
-    }
 }

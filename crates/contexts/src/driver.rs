@@ -17,10 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandshell_exec::output::{OutputLog, Stream};
-use sandshell_exec::{AttachRequest, Attached, Ended, ExecError, Executor, Pump, Target};
-use sandshell_types::{
-    ContextOutcome, ContextRequest, KernelChoice, RunError, RunResult, RunStatus,
-};
+use sandshell_exec::{AttachRequest, Attached, Ended, ExecError, Executor, Pump};
+use sandshell_types::{ContextRequest, KernelChoice, RunError, RunResult, RunStatus};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
@@ -32,10 +30,7 @@ use crate::javascript;
 use crate::kernel::{Finished, KernelFacts, Wake};
 use crate::language::Interpreter;
 use crate::run::{RunHandle, Stop};
-
-const SIGINT: i32 = 2;
-const SIGKILL: i32 = 9;
-const SIGTERM: i32 = 15;
+use crate::stages::{self, Stages};
 
 /// Where the driver finds what it was given; below 31, which a session's state takes.
 const SOURCE_FD: i32 = 28;
@@ -88,32 +83,6 @@ impl Sources {
     }
 }
 
-/// How far an interrupt has gone.
-///
-/// ```text
-/// int ─150 ms─► int to children ─250─► again, term to children ─600─► again, kill them ─1 s─► kill
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Asked,
-    Children,
-    Again,
-    Last,
-    Killed,
-}
-
-impl Stage {
-    fn next(self) -> Option<(Duration, Self)> {
-        match self {
-            Self::Asked => Some((Duration::from_millis(150), Self::Children)),
-            Self::Children => Some((Duration::from_millis(250), Self::Again)),
-            Self::Again => Some((Duration::from_millis(600), Self::Last)),
-            Self::Last => Some((Duration::from_secs(1), Self::Killed)),
-            Self::Killed => None,
-        }
-    }
-}
-
 impl DriverKernel {
     /// Starts an interpreter and waits for its hello.
     pub(crate) async fn start(
@@ -143,14 +112,13 @@ impl DriverKernel {
             std::path::Path::new(request.cwd.as_deref().unwrap_or("")),
             request.session.as_deref(),
         )?;
-        let (program, pump) =
-            executor
-                .attach(request)
-                .await
-                .map_err(|error| match error {
-                    ExecError::ProgramNotFound { .. } => interpreter.missing(),
-                    other => other.into(),
-                })?;
+        let (program, pump) = executor
+            .attach(request)
+            .await
+            .map_err(|error| match error {
+                ExecError::ProgramNotFound { .. } => interpreter.missing(),
+                other => other.into(),
+            })?;
         let mut kernel = Self {
             interpreter,
             program,
@@ -281,15 +249,9 @@ impl DriverKernel {
     /// Takes in all that comes until the run is over.
     async fn attend(&mut self, run: &RunHandle, log: &OutputLog) -> Finished {
         let mut stops = run.stops();
-        let mut stage: Option<(Stage, Instant)> = None;
+        let mut stages = Stages::default();
         let mut stopped = None;
         loop {
-            let stage_over = async {
-                match stage {
-                    Some((_, at)) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 // Output comes last: a flood of it must not keep us from the rest.
                 biased;
@@ -297,14 +259,14 @@ impl DriverKernel {
                     let wanted = *stops.borrow();
                     stopped = stopped.or(wanted);
                     if wanted == Some(Stop::Discard) {
-                        self.program.signal(Target::Program, SIGKILL);
-                    } else if stage.is_none() {
-                        stage = self.advance(Stage::Asked).await;
+                        stages::kill(&self.program);
+                    } else if !stages.has_begun() && stages.advance(&self.program) {
+                        self.interrupt().await;
                     }
                 }
-                () = stage_over => {
-                    if let Some((now, _)) = stage && let Some((_, next)) = now.next() {
-                        stage = self.advance(next).await;
+                () = stages.over() => {
+                    if stages.advance(&self.program) {
+                        self.interrupt().await;
                     }
                 }
                 message = self.frames.next() => match message {
@@ -322,29 +284,9 @@ impl DriverKernel {
         }
     }
 
-    async fn advance(&mut self, stage: Stage) -> Option<(Stage, Instant)> {
-        match stage {
-            Stage::Asked => self.interrupt().await,
-            Stage::Children => self.program.signal(Target::Children, SIGINT),
-            Stage::Again => {
-                self.interrupt().await;
-                self.program.signal(Target::Children, SIGTERM);
-            }
-            Stage::Last => {
-                self.program.signal(Target::Children, SIGKILL);
-                self.interrupt().await;
-            }
-            Stage::Killed => self.program.signal(Target::Program, SIGKILL),
-        }
-        let time = stage
-            .next()
-            .map_or(Duration::from_hours(1), |(time, _)| time);
-        Some((stage, Instant::now() + time))
-    }
-
     async fn interrupt(&mut self) {
         match self.interpreter {
-            Interpreter::Python => self.program.signal(Target::Program, SIGINT),
+            Interpreter::Python => stages::ask_by_signal(&self.program),
             // One byte into an empty socket does not wait.
             Interpreter::Node => {
                 let _ = self.interrupts.write_all(b"i").await;
@@ -354,32 +296,9 @@ impl DriverKernel {
 
     /// The interpreter is gone, or out of reach and therefore killed.
     async fn lost(&mut self, run: &RunHandle, log: &OutputLog, stopped: Option<Stop>) -> Finished {
-        let ended = tokio::time::timeout(Duration::from_secs(1), self.program.ended()).await;
-        if ended.is_err() {
-            self.program.signal(Target::Program, SIGKILL);
-        }
-        let ended = self.program.ended().await;
+        let ended = end_of(&self.program).await;
         self.pump.drain(log).await;
-        let reason = said(&ended);
-        if let Some(stop) = stopped {
-            return Finished {
-                status: Finished::status_of(stop),
-                outcome: ContextOutcome::Lost,
-                reason: Some(reason),
-                exit_code: None,
-            };
-        }
-        run.add_error(RunError {
-            name: "InterpreterEnded".to_owned(),
-            value: reason.clone(),
-            traceback: vec![format!("InterpreterEnded: {reason}")],
-        });
-        Finished {
-            status: RunStatus::Error,
-            outcome: ContextOutcome::Ended,
-            reason: Some(reason),
-            exit_code: Some(ended.exit_code),
-        }
+        Finished::lost(run, &ended, stopped)
     }
 
     pub(crate) async fn end(self) {
@@ -387,8 +306,19 @@ impl DriverKernel {
     }
 }
 
+/// Waits a moment for the end of an interpreter that seems to be gone, then brings it about.
+pub(crate) async fn end_of(program: &Attached) -> Ended {
+    match tokio::time::timeout(Duration::from_secs(1), program.ended()).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            stages::kill(program);
+            program.ended().await
+        }
+    }
+}
+
 /// Resolves when another stop is wanted than before.
-async fn stop_heard(stops: &mut tokio::sync::watch::Receiver<Option<Stop>>) {
+pub(crate) async fn stop_heard(stops: &mut tokio::sync::watch::Receiver<Option<Stop>>) {
     loop {
         if stops.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -438,7 +368,7 @@ pub(crate) fn value_of(mime: &str, text: String) -> Value {
     }
 }
 
-fn said(ended: &Ended) -> String {
+pub(crate) fn said(ended: &Ended) -> String {
     match &ended.signal {
         Some(signal) => format!("the interpreter was killed by {signal}"),
         None => format!("the interpreter exited with status {}", ended.exit_code),

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use sandshell_exec::Executor;
 use sandshell_exec::output::{OutputLog, Stream};
-use sandshell_types::{ContextOutcome, ContextRequest, KernelChoice, Language, RunStatus};
+use sandshell_exec::{Ended, Executor};
+use sandshell_types::{
+    ContextOutcome, ContextRequest, KernelChoice, Language, RunError, RunStatus,
+};
 
 use crate::ContextError;
 use crate::bash::BashKernel;
-use crate::driver::DriverKernel;
+use crate::driver::{DriverKernel, said};
+use crate::jupyter::{JupyterKernel, KernelSpec};
 use crate::language::Interpreter;
 use crate::pool::Pools;
 use crate::run::{RunHandle, Stop};
@@ -18,6 +21,7 @@ use crate::run::{RunHandle, Stop};
 pub(crate) enum Kernel {
     Driver(DriverKernel),
     Bash(BashKernel),
+    Jupyter(Box<JupyterKernel>),
 }
 
 /// What is told of it.
@@ -58,6 +62,38 @@ impl Finished {
         }
     }
 
+    /// The interpreter is gone: killed because the run had to stop, or by itself.
+    pub(crate) fn lost(run: &RunHandle, ended: &Ended, stopped: Option<Stop>) -> Self {
+        let reason = said(ended);
+        let Some(stop) = stopped else {
+            return Self {
+                exit_code: Some(ended.exit_code),
+                ..Self::ended(run, reason)
+            };
+        };
+        Self {
+            status: Self::status_of(stop),
+            outcome: ContextOutcome::Lost,
+            reason: Some(reason),
+            exit_code: None,
+        }
+    }
+
+    /// The interpreter ended by itself, which is the run's error.
+    pub(crate) fn ended(run: &RunHandle, reason: String) -> Self {
+        run.add_error(RunError {
+            name: "InterpreterEnded".to_owned(),
+            value: reason.clone(),
+            traceback: vec![format!("InterpreterEnded: {reason}")],
+        });
+        Self {
+            status: RunStatus::Error,
+            outcome: ContextOutcome::Ended,
+            reason: Some(reason),
+            exit_code: None,
+        }
+    }
+
     /// The status a run has after a stop.
     pub(crate) fn status_of(stop: Stop) -> RunStatus {
         match stop {
@@ -74,6 +110,9 @@ impl Kernel {
         pools: &Arc<Pools>,
         spec: &ContextRequest,
     ) -> Result<Self, ContextError> {
+        if let Some(kernel) = Self::start_jupyter(executor, spec).await? {
+            return Ok(Self::Jupyter(Box::new(kernel)));
+        }
         let Some(interpreter) = Interpreter::of(spec.language) else {
             return Ok(Self::Bash(BashKernel::start(executor, spec).await?));
         };
@@ -82,10 +121,40 @@ impl Kernel {
         Ok(Self::Driver(driver.speaking_typescript(typescript)))
     }
 
+    /// A Jupyter kernel, where one is wanted and installed.
+    async fn start_jupyter(
+        executor: &Executor,
+        spec: &ContextRequest,
+    ) -> Result<Option<JupyterKernel>, ContextError> {
+        let automatic = match spec.kernel {
+            KernelChoice::Builtin => return Ok(None),
+            // A session keeps more promises than any kernel for bash.
+            KernelChoice::Auto if spec.language == Language::Bash => return Ok(None),
+            KernelChoice::Auto => true,
+            KernelChoice::Jupyter => false,
+        };
+        let Some(found) = KernelSpec::find(executor, spec).await? else {
+            return if automatic {
+                Ok(None)
+            } else {
+                Err(KernelSpec::missing(spec.language))
+            };
+        };
+        match JupyterKernel::start(executor, spec, found).await {
+            Ok(kernel) => Ok(Some(kernel)),
+            Err(ContextError::Start { reason }) if automatic => {
+                tracing::warn!(%reason, "a Jupyter kernel does not start; the built-in driver is used");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     pub(crate) fn facts(&self) -> KernelFacts {
         match self {
             Self::Driver(driver) => driver.facts(),
             Self::Bash(bash) => bash.facts(),
+            Self::Jupyter(kernel) => kernel.facts(),
         }
     }
 
@@ -95,6 +164,7 @@ impl Kernel {
     pub(crate) async fn wake(&mut self) -> Wake {
         match self {
             Self::Driver(driver) => driver.wake().await,
+            Self::Jupyter(kernel) => kernel.wake().await,
             // A session takes care of itself.
             Self::Bash(_) => std::future::pending().await,
         }
@@ -102,8 +172,10 @@ impl Kernel {
 
     /// Moves what was written between runs. Must be awaited to the end.
     pub(crate) async fn transfer(&mut self, stream: Stream, log: &OutputLog) {
-        if let Self::Driver(driver) = self {
-            driver.transfer(stream, log).await;
+        match self {
+            Self::Driver(driver) => driver.transfer(stream, log).await,
+            Self::Jupyter(kernel) => kernel.transfer(log).await,
+            Self::Bash(_) => {}
         }
     }
 
@@ -115,6 +187,10 @@ impl Kernel {
                 driver.run(run, &log).await
             }
             Self::Bash(bash) => bash.run(run, count).await,
+            Self::Jupyter(kernel) => {
+                run.start(log.clone(), count);
+                kernel.run(run, &log).await
+            }
         }
     }
 
@@ -123,6 +199,7 @@ impl Kernel {
         match self {
             Self::Driver(driver) => driver.end().await,
             Self::Bash(bash) => bash.end().await,
+            Self::Jupyter(kernel) => kernel.end().await,
         }
     }
 }

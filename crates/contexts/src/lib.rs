@@ -25,11 +25,13 @@ mod driver;
 mod error;
 mod frames;
 mod javascript;
+mod jupyter;
 mod kernel;
 mod language;
 mod pool;
 mod registry;
 mod run;
+mod stages;
 
 pub use context::ContextHandle;
 pub use error::ContextError;

@@ -231,7 +231,9 @@
           const details = answer.exceptionDetails;
           const error = details.exception ? valueOf(details.exception) : new Error(details.text);
           const syntax = util.types.isNativeError(error) && error.name === 'SyntaxError' && !/\n\s+at run-/.test(error.stack);
-          reportError(error, syntax ? `    at ${name}:${details.lineNumber + 1}:${details.columnNumber + 1}` : null);
+          // An end that comes too early is found in the line that we added.
+          const line = Math.min(details.lineNumber + 1, code.split('\n').length);
+          reportError(error, syntax ? `    at ${name}:${line}` : null);
           finish(run, 'error');
         } else {
           const value = valueOf(answer.result);
@@ -276,14 +278,16 @@
     const { parentPort, workerData } = require('worker_threads');
     const net = require('net');
     const inspector = require('inspector');
-    const session = new inspector.Session();
-    session.connectToMainThread();
     const socket = new net.Socket({ fd: workerData.fd, readable: true, writable: false });
     socket.on('data', () => {
       const before = Atomics.load(workerData.seen, 0);
       parentPort.postMessage('interrupt');
       setTimeout(() => {
-        if (Atomics.load(workerData.seen, 0) === before) session.post('Runtime.terminateExecution', () => {});
+        if (Atomics.load(workerData.seen, 0) !== before) return;
+        // Connected for this moment only: Node waits for such a session when it exits.
+        const session = new inspector.Session();
+        session.connectToMainThread();
+        session.post('Runtime.terminateExecution', () => session.disconnect());
       }, 30);
     });
     socket.on('error', () => {});

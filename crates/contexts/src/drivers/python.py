@@ -274,12 +274,17 @@ def drive():
                 return forms(value)
         return None
 
+    def without_us(shown):
+        while shown is not None:
+            frames = [frame for frame in shown.stack if frame.filename != own]
+            shown.stack = traceback.StackSummary.from_list(frames)
+            shown = shown.__cause__ or shown.__context__
+
     def report(error):
-        where = error.__traceback__
-        while where is not None and where.tb_frame.f_code.co_filename == own:
-            where = where.tb_next
         try:
-            text = "".join(traceback.format_exception(type(error), error, where))
+            shown = traceback.TracebackException(type(error), error, error.__traceback__, compact=True)
+            without_us(shown)
+            text = "".join(shown.format())
         except BaseException as worse:
             text = "%s (its traceback cannot be shown: %s)\n" % (type(error).__name__, type(worse).__name__)
         try:
