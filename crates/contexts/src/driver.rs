@@ -32,10 +32,11 @@ use crate::language::Interpreter;
 use crate::run::{RunHandle, Stop};
 use crate::stages::{self, Stages};
 
-/// Where the driver finds what it was given; below 31, which a session's state takes.
-const SOURCE_FD: i32 = 28;
-const INTERRUPT_FD: i32 = 29;
-const CONTROL_FD: i32 = 30;
+/// Where the driver finds what it was given. Below 16, because Node keeps such from its children (and
+/// has no other way to be told), and above what scripts use.
+const SOURCE_FD: i32 = 12;
+const INTERRUPT_FD: i32 = 13;
+const CONTROL_FD: i32 = 14;
 
 /// How long an interpreter may take to say hello. A cold disk and a busy machine need seconds.
 const HELLO: Duration = Duration::from_secs(30);
@@ -50,7 +51,7 @@ pub(crate) struct DriverKernel {
     program: Attached,
     pump: Pump,
     frames: Frames,
-    /// Node's way to be interrupted.
+    /// Node's way to be told something while it is busy.
     interrupts: UnixStream,
     version: String,
     cwd: String,
@@ -272,8 +273,13 @@ impl DriverKernel {
                 message = self.frames.next() => match message {
                     Ok(message) => {
                         self.pump.drain(log).await;
+                        let waits = message.first().is_some_and(|kind| kind == "data")
+                            && message.get(1).is_some_and(|is_main| is_main == "0");
                         if let Some(status) = take_in(run, message) {
                             return Finished::kept(stopped.map_or(status, Finished::status_of));
+                        }
+                        if waits && self.go_on().await.is_err() {
+                            return self.lost(run, log, stopped).await;
                         }
                     }
                     // It ends, or has closed what is ours: it cannot be used any more.
@@ -281,6 +287,14 @@ impl DriverKernel {
                 },
                 stream = self.pump.ready() => self.pump.transfer(stream, log).await,
             }
+        }
+    }
+
+    /// Tells the code that a value it displayed has its place among the output.
+    async fn go_on(&mut self) -> std::io::Result<()> {
+        match self.interpreter {
+            Interpreter::Python => self.frames.send(&["go"]).await,
+            Interpreter::Node => self.interrupts.write_all(b"g").await,
         }
     }
 

@@ -67,12 +67,12 @@ impl Interpreter {
 
 /// Reads by position: the file's offset is shared by all that were given it.
 const PYTHON: &str = "import os\n\
-_s = os.pread(28, 1 << 20, 0)\n\
-os.close(28)\n\
+_s = os.pread(12, 1 << 20, 0)\n\
+os.close(12)\n\
 exec(compile(_s, '<driver>', 'exec'), {'__name__': '<driver>'})";
 
 const NODE: &str = "{const fs=require('fs'),b=Buffer.alloc(1<<20);\
-const n=fs.readSync(28,b,0,b.length,0);fs.closeSync(28);\
+const n=fs.readSync(12,b,0,b.length,0);fs.closeSync(12);\
 require('vm').runInThisContext(b.toString('utf8',0,n),{filename:'<driver>'})\
 (require,(u,o)=>import(u,o))}";
 

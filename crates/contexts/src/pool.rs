@@ -69,18 +69,20 @@ impl Pools {
     ) -> Result<DriverKernel, ContextError> {
         let plain = spec.user.is_none() && spec.env.is_empty() && spec.session.is_none();
         if plain {
-            let found = self.take(executor, interpreter);
-            self.refill(executor.clone(), interpreter);
-            if let Some(mut driver) = found {
-                let Some(cwd) = spec.cwd.as_deref() else {
-                    return Ok(driver);
-                };
-                let cwd = executor.absolute(std::path::Path::new(cwd), None)?;
-                driver.enter(&cwd.to_string_lossy()).await?;
+            if let Some(mut driver) = self.take(executor, interpreter) {
+                self.refill(executor.clone(), interpreter);
+                if let Some(cwd) = spec.cwd.as_deref() {
+                    let cwd = executor.absolute(std::path::Path::new(cwd), None)?;
+                    driver.enter(&cwd.to_string_lossy()).await?;
+                }
                 return Ok(driver);
             }
         }
-        DriverKernel::start(executor, &self.sources, interpreter, Some(spec)).await
+        let driver = DriverKernel::start(executor, &self.sources, interpreter, Some(spec)).await?;
+        if plain {
+            self.refill(executor.clone(), interpreter);
+        }
+        Ok(driver)
     }
 
     /// One that can be used: alive, and started with the environment there is now.

@@ -55,6 +55,14 @@ impl Contexts {
         spec: ContextRequest,
     ) -> Result<(ContextHandle, bool), ContextError> {
         check_env(&spec.env)?;
+        if spec
+            .cwd
+            .as_deref()
+            .is_some_and(|cwd| cwd.is_empty() || cwd.contains('\0'))
+        {
+            let detail = "a directory has a name without NUL bytes";
+            return Err(ContextError::invalid("/cwd", detail));
+        }
         let id = spec.id.clone().unwrap_or_else(ContextId::generate);
         let cell = self.table().enter(&id)?;
         let mut made = false;

@@ -122,7 +122,8 @@ async fn run(client: &Client, id: &ContextId, step: &Step) -> Seen {
         {
             interrupted = true;
             let reply = in_time(client.interrupt_context(id)).await.unwrap();
-            assert_eq!(reply.outcome, ContextOutcome::Kept, "{reply:?}");
+            let outcome = step.outcome.unwrap_or(ContextOutcome::Kept);
+            assert_eq!(reply.outcome, outcome, "{}: {reply:?}", step.code);
             assert!(reply.run_id.is_some());
         }
     }
@@ -203,6 +204,23 @@ fn check(step: &Step, seen: &Seen) -> Result<(), String> {
     Ok(())
 }
 
+/// What came of a run, short enough to be read.
+fn shown(seen: &Seen) -> String {
+    let cut = |text: String| text.chars().take(300).collect::<String>();
+    let output = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        format!("{} bytes {:?}", bytes.len(), cut(text))
+    };
+    format!(
+        "stdout {}, stderr {}, {}, {:?}, {:?}",
+        output(&seen.stdout),
+        output(&seen.stderr),
+        cut(format!("{:?}", seen.results)),
+        seen.error,
+        seen.end
+    )
+}
+
 async fn play(client: &Client, request: &ContextRequest, pick: impl Fn(&Case) -> Vec<Step>) {
     let scenario: Scenario = toml::from_str(include_str!("scenario.toml")).unwrap();
     assert!(scenario.case.len() >= 30, "{} cases", scenario.case.len());
@@ -231,8 +249,7 @@ async fn play(client: &Client, request: &ContextRequest, pick: impl Fn(&Case) ->
             }
             let seen = run(client, &context.id, step).await;
             if let Err(what) = check(step, &seen) {
-                let mut shown = format!("{seen:?}");
-                shown.truncate(1500);
+                let shown = shown(&seen);
                 wrong.push(format!("{}, step {n}: {what}: {shown}", case.name));
             }
         }

@@ -1,7 +1,8 @@
 // The built-in driver for JavaScript. Runs in a Node of the sandbox, from a file without a name.
 //
-// Talks on descriptor 30, a socket, in the same messages as the Python driver. Descriptor 29 is for
-// interrupts: a byte there is seen by a thread of ours even while the main thread is in a loop.
+// Talks on descriptor 14, a socket, in the same messages as the Python driver. Descriptor 13 is for
+// single bytes: `i` interrupts, `g` says that a displayed value was taken in. A thread of ours reads
+// them even while the main thread is in a loop.
 //
 // Code is evaluated as the console of a browser does it (V8's REPL mode): top-level const, let and
 // class stay and may be declared again, await works, the value of the last expression comes out.
@@ -13,10 +14,14 @@
   const util = require('util');
   const inspector = require('inspector');
   const { Worker } = require('worker_threads');
-  const CONTROL = 30;
-  const INTERRUPTS = 29;
+  const CONTROL = 14;
+  const INTERRUPTS = 13;
   const session = new inspector.Session();
   session.connect();
+
+  // Counts that the thread below shares: interrupts that the main thread saw, and values taken in.
+  const seen = new Int32Array(new SharedArrayBuffer(4));
+  const gone = new Int32Array(new SharedArrayBuffer(4));
 
   const asBytes = (text) => (Buffer.isBuffer(text) ? text : Buffer.from(String(text), 'utf8'));
 
@@ -46,6 +51,11 @@
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
       }
     }
+  }
+
+  // Output goes out at once, whatever the code does next.
+  for (const stream of [process.stdout, process.stderr]) {
+    stream._handle?.setBlocking?.(true);
   }
 
   // Rich forms.
@@ -94,12 +104,19 @@
         }
       }
     }
-    if (!found.has('text/plain')) found.set('text/plain', util.inspect(value));
+    // A string is shown whole; long ones within something else are cut, as Node does.
+    const options = typeof value === 'string' ? { maxStringLength: null } : {};
+    if (!found.has('text/plain')) found.set('text/plain', util.inspect(value, options));
     return [...found].flatMap(([mime, part]) => [mime, asText(mime, part)]);
   }
 
   function display(...values) {
-    for (const value of values) send('data', '0', ...forms(value));
+    for (const value of values) {
+      const before = Atomics.load(gone, 0);
+      send('data', '0', ...forms(value));
+      // What is written next must not be taken for written before.
+      while (Atomics.load(gone, 0) === before) Atomics.wait(gone, 0, before);
+    }
   }
   Object.defineProperty(globalThis, 'display', { value: display, writable: true, configurable: true });
 
@@ -272,14 +289,20 @@
 
   // Interrupts: the thread asks the main thread first; one that does not answer is in a loop, and
   // what it executes is terminated.
-  const seen = new Int32Array(new SharedArrayBuffer(4));
   const watcher = new Worker(
     `
     const { parentPort, workerData } = require('worker_threads');
     const net = require('net');
     const inspector = require('inspector');
     const socket = new net.Socket({ fd: workerData.fd, readable: true, writable: false });
-    socket.on('data', () => {
+    socket.on('data', (data) => {
+      for (const byte of data) {
+        if (byte === 0x67) {
+          Atomics.add(workerData.gone, 0, 1);
+          Atomics.notify(workerData.gone, 0);
+        }
+      }
+      if (!data.includes(0x69)) return;
       const before = Atomics.load(workerData.seen, 0);
       parentPort.postMessage('interrupt');
       setTimeout(() => {
@@ -293,7 +316,7 @@
     socket.on('error', () => {});
     parentPort.postMessage('ready');
     `,
-    { eval: true, workerData: { fd: INTERRUPTS, seen }, stdout: false, stderr: false },
+    { eval: true, workerData: { fd: INTERRUPTS, seen, gone }, stdout: false, stderr: false },
   );
   watcher.on('message', (message) => {
     if (message === 'ready') {

@@ -1,9 +1,9 @@
 # The built-in Python driver. Runs in an interpreter of the sandbox, from a file without a name.
 #
-# Talks on descriptor 30, a socket: each message is a length (4 bytes, big-endian) and then strings,
+# Talks on descriptor 14, a socket: each message is a length (4 bytes, big-endian) and then strings,
 # each again a length and its UTF-8 bytes; the first string is the kind.
 #
-#   in:   init cwd            run code [name set value]...
+#   in:   init cwd            run code [name set value]...            go (after each data with main 0)
 #   out:  hello version       ready | refused reason
 #         data main [mime text]...     error name value line...     done status
 #
@@ -24,10 +24,12 @@ def drive():
     import traceback
     import types
 
-    control = 30
+    control = 14
     own = "<driver>"
     pid = os.getpid()
     os.set_inheritable(control, False)
+    # For drivers that signals do not reach.
+    os.close(13)
     channel = socket.socket(fileno=control)
 
     # An interrupt must not cut a message in two: one that comes meanwhile is raised after it.
@@ -44,11 +46,13 @@ def drive():
 
     signal.signal(signal.SIGINT, on_interrupt)
 
-    def send(*strings):
+    def send(*strings, wait=False):
         nonlocal sending, postponed
         sending = True
         try:
             send_whole(strings)
+            if wait:
+                receive()
         finally:
             sending = False
         if postponed:
@@ -180,7 +184,8 @@ def drive():
         strings = ["data", "1" if is_main else "0"]
         for mime, text in data.items():
             strings += (mime, text)
-        send(*strings)
+        # What is written next must not be taken for written before.
+        send(*strings, wait=not is_main)
 
     def display(*values, raw=False, **_):
         """Shows values in all the forms they have; with raw=True, dicts of data by MIME type."""
