@@ -322,13 +322,11 @@ impl DriverKernel {
 
 /// Waits a moment for the end of an interpreter that seems to be gone, then brings it about.
 pub(crate) async fn end_of(program: &Attached) -> Ended {
-    match tokio::time::timeout(Duration::from_secs(1), program.ended()).await {
-        Ok(ended) => ended,
-        Err(_) => {
-            stages::kill(program);
-            program.ended().await
-        }
+    if let Ok(ended) = tokio::time::timeout(Duration::from_secs(1), program.ended()).await {
+        return ended;
     }
+    stages::kill(program);
+    program.ended().await
 }
 
 /// Resolves when another stop is wanted than before.

@@ -35,9 +35,9 @@ pub(crate) use spec::KernelSpec;
 use zmtp::{Kind, Socket};
 
 /// How long a kernel may take to start: ipykernel on a busy machine takes several seconds.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
-/// Pause between two looks for a socket that the kernel has yet to make. Clients of ZeroMQ connect
+/// Pause between two looks for a socket that the kernel has yet to make. Clients of `ZeroMQ` connect
 /// again and again in the same way: a kernel gives no sign when it listens.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 

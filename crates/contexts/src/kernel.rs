@@ -19,7 +19,7 @@ use crate::run::{RunHandle, Stop};
 /// An interpreter that waits for code.
 #[derive(Debug)]
 pub(crate) enum Kernel {
-    Driver(DriverKernel),
+    Driver(Box<DriverKernel>),
     Bash(BashKernel),
     Jupyter(Box<JupyterKernel>),
 }
@@ -118,7 +118,8 @@ impl Kernel {
         };
         let typescript = spec.language == Language::Typescript;
         let driver = pools.driver(executor, interpreter, spec).await?;
-        Ok(Self::Driver(driver.speaking_typescript(typescript)))
+        let driver = driver.speaking_typescript(typescript);
+        Ok(Self::Driver(Box::new(driver)))
     }
 
     /// A Jupyter kernel, where one is wanted and installed.

@@ -68,14 +68,17 @@ impl Pools {
         spec: &ContextRequest,
     ) -> Result<DriverKernel, ContextError> {
         let plain = spec.user.is_none() && spec.env.is_empty() && spec.session.is_none();
-        if plain {
-            if let Some(mut driver) = self.take(executor, interpreter) {
-                self.refill(executor.clone(), interpreter);
-                if let Some(cwd) = spec.cwd.as_deref() {
-                    let cwd = executor.absolute(std::path::Path::new(cwd), None)?;
-                    driver.enter(&cwd.to_string_lossy()).await?;
-                }
+        if plain && let Some(mut driver) = self.take(executor, interpreter) {
+            self.refill(executor.clone(), interpreter);
+            let Some(cwd) = spec.cwd.as_deref() else {
                 return Ok(driver);
+            };
+            let cwd = executor.absolute(std::path::Path::new(cwd), None)?;
+            match driver.enter(&cwd.to_string_lossy()).await {
+                Ok(()) => return Ok(driver),
+                // Someone inside has just killed it: a fresh one will do.
+                Err(ContextError::Start { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         let driver = DriverKernel::start(executor, &self.sources, interpreter, Some(spec)).await?;

@@ -160,7 +160,10 @@ fn check(step: &Step, seen: &Seen) -> Result<(), String> {
         want(seen.stdout == all, "bytes")?;
     }
     if let Some(count) = step.counted {
-        let counted: String = (0..count).map(|n| format!("{n},")).collect();
+        let mut counted = String::new();
+        for n in 0..count {
+            counted.push_str(&format!("{n},"));
+        }
         want(text(&seen.stdout) == counted, "counted")?;
     }
     let main = seen.results.iter().find(|result| result.is_main);
@@ -317,6 +320,7 @@ async fn python_in_a_jupyter_kernel() {
 }
 
 /// The Python environment with numpy, matplotlib, pandas and ipykernel that `scripts/test` makes.
+#[expect(clippy::print_stderr, reason = "a skipped test says why")]
 pub(super) fn python_environment() -> Option<PathBuf> {
     let given = std::env::var_os("SANDSHELL_TEST_VENV").map(PathBuf::from);
     let usual = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/test-venv");

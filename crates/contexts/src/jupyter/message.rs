@@ -86,7 +86,11 @@ impl Sealer {
         let outer = Sha256::new_with_prefix(block.map(|byte| byte ^ 0x5c))
             .chain_update(inner.finalize())
             .finalize();
-        outer.iter().map(|byte| format!("{byte:02x}")).collect()
+        let mut text = String::with_capacity(64);
+        for byte in outer {
+            text.push_str(&format!("{byte:02x}"));
+        }
+        text
     }
 }
 

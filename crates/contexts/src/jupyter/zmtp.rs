@@ -1,4 +1,4 @@
-//! The wire of ZeroMQ (ZMTP 3.0, mechanism NULL), as much as a client of a Jupyter kernel needs:
+//! The wire of `ZeroMQ` (ZMTP 3.0, mechanism NULL), as much as a client of a Jupyter kernel needs:
 //! DEALER and SUB sockets over a stream that is connected already.
 //!
 //! Our own, because the stream must come from the inside of the sandbox: libraries connect by name,
