@@ -219,8 +219,8 @@ impl JupyterKernel {
             (Ok(cwd), Ok(started)) => (cwd, started),
             (Err(error), _) | (_, Err(error)) => {
                 let error = match error {
-                    ExecError::ProgramNotFound { program } => {
-                        ContextError::start(format!("{program} of its kernel.json is not there"))
+                    ExecError::ProgramNotFound { .. } | ExecError::ProgramNotExecutable { .. } => {
+                        ContextError::start(format!("{error}, as its kernel.json wants it"))
                     }
                     other => other.into(),
                 };

@@ -312,11 +312,29 @@ async fn python_in_a_jupyter_kernel() {
         case.jupyter.as_ref().unwrap_or(&case.python).clone()
     })
     .await;
-    let left = std::fs::read_dir("/tmp").unwrap().filter(|entry| {
-        let name = entry.as_ref().unwrap().file_name();
-        name.to_string_lossy().starts_with("sandshell-ctx_")
-    });
-    assert_eq!(left.count(), 0, "a kernel's directory was left");
+}
+
+#[tokio::test]
+async fn a_jupyter_kernel_leaves_no_file_behind() {
+    let Some(venv) = python_environment() else {
+        return;
+    };
+    let agent = Agent::start();
+    let client = agent.client();
+    let request = ContextRequest {
+        kernel: KernelChoice::Jupyter,
+        ..with_packages(&venv)
+    };
+    let limit = std::time::Duration::from_secs(90);
+    let made = tokio::time::timeout(limit, client.create_context(&request));
+    let id = made.await.unwrap().unwrap().id;
+    let code =
+        "from ipykernel.connect import get_connection_file\nprint(get_connection_file(), end='')";
+    let file = PathBuf::from(super::run(&client, &id, code).await.stdout);
+    let directory = file.parent().unwrap().to_owned();
+    assert!(file.exists() && directory.starts_with("/tmp"), "{file:?}");
+    in_time(client.delete_context(&id)).await.unwrap();
+    assert!(!directory.exists());
 }
 
 /// The Python environment with numpy, matplotlib, pandas and ipykernel that `scripts/test` makes.
