@@ -2,12 +2,12 @@
 
 use sandshell_exec::{ExecError, Executor, SessionHandle};
 use sandshell_types::{
-    ContextOutcome, ContextRequest, Encoding, KernelChoice, RunError, RunStatus,
+    ContextOutcome, ContextRequest, Encoding, KernelChoice, KillReply, RunError, RunStatus,
     SessionExecRequest, SessionPatch, SessionRequest,
 };
 
 use crate::ContextError;
-use crate::kernel::{Finished, KernelFacts};
+use crate::kernel::{Finished, KernelFacts, already_ended};
 use crate::run::{RunHandle, Stop};
 
 /// A session that belongs to a context.
@@ -119,8 +119,10 @@ impl BashKernel {
         finished
     }
 
-    pub(crate) async fn end(self) {
-        let _ = self.executor.end_session(self.session.id().as_str()).await;
+    pub(crate) async fn end(self) -> KillReply {
+        let ended = self.executor.end_session(self.session.id().as_str()).await;
+        // A session that is not known any more has ended with all it started.
+        ended.unwrap_or_else(|_| already_ended())
     }
 }
 

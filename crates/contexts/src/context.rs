@@ -18,12 +18,12 @@ use sandshell_exec::Executor;
 use sandshell_exec::output::{LogLimits, OutputLog};
 use sandshell_types::{
     ContextId, ContextInterruptReply, ContextOutcome, ContextRecord, ContextRequest, ContextState,
-    RunRequest, RunStatus, Timestamp,
+    KillReply, RunRequest, RunStatus, Timestamp,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::kernel::{Finished, Kernel, KernelFacts, Wake};
+use crate::kernel::{Finished, Kernel, KernelFacts, Wake, already_ended};
 use crate::pool::Pools;
 use crate::run::{RunHandle, Stop};
 use crate::{CODE_BYTES, ContextError, QUEUE};
@@ -52,7 +52,8 @@ struct Context {
     /// Restarts asked for: runs queued before one do not run after it.
     epoch: AtomicU64,
     ending: CancellationToken,
-    over: watch::Sender<bool>,
+    /// How the interpreter was ended, once the context is over.
+    over: watch::Sender<Option<KillReply>>,
 }
 
 #[derive(Debug)]
@@ -105,19 +106,20 @@ impl ContextHandle {
             runs: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
             ending: CancellationToken::new(),
-            over: watch::Sender::new(false),
+            over: watch::Sender::new(None),
         });
         let owner = Owner {
             next_log: next_log(&workshop.executor, &context),
             context: context.clone(),
             workshop,
             kernel: Some(kernel),
+            last_end: None,
         };
         tokio::spawn(async move {
             let context = owner.context.clone();
-            owner.attend(work).await;
+            let reply = owner.attend(work).await;
             forget(&context.id);
-            context.over.send_replace(true);
+            context.over.send_replace(Some(reply));
         });
         Ok(Self(context))
     }
@@ -218,14 +220,17 @@ impl ContextHandle {
         Ok(self.record())
     }
 
-    /// Ends it with all it started; answers when nothing is left.
-    pub async fn end(&self) {
+    /// Ends it with all it started; answers when nothing is left, or says what is.
+    pub async fn end(&self) -> KillReply {
         self.0.ending.cancel();
         if let Some(run) = &self.0.facts().present {
             run.stop(Stop::Discard);
         }
         let mut over = self.0.over.subscribe();
-        let _ = over.wait_for(|over| *over).await;
+        let reply = over.wait_for(Option::is_some).await;
+        // The sender lives as long as we do.
+        let reply = reply.ok().and_then(|reply| reply.clone());
+        reply.unwrap_or_else(already_ended)
     }
 }
 
@@ -283,6 +288,8 @@ struct Owner {
     workshop: Workshop,
     /// `None` when the interpreter has ended.
     kernel: Option<Kernel>,
+    /// How the one before was ended.
+    last_end: Option<KillReply>,
     next_log: OutputLog,
 }
 
@@ -294,7 +301,7 @@ enum Next {
 }
 
 impl Owner {
-    async fn attend(mut self, mut work: mpsc::Receiver<Work>) {
+    async fn attend(mut self, mut work: mpsc::Receiver<Work>) -> KillReply {
         loop {
             match self.next(&mut work).await {
                 Next::Work(Some(Work::Run(run))) => {
@@ -315,15 +322,17 @@ impl Owner {
             }
         }
         self.context.ending.cancel();
-        if let Some(kernel) = self.kernel.take() {
-            kernel.end().await;
-        }
+        let reply = match self.kernel.take() {
+            Some(kernel) => kernel.end().await,
+            None => self.last_end.take().unwrap_or_else(already_ended),
+        };
         work.close();
         while let Ok(left) = work.try_recv() {
             if let Work::Run(run) = left {
                 run.end(RunStatus::Interrupted, ContextOutcome::Ended, None);
             }
         }
+        reply
     }
 
     /// What is to be done next.
@@ -407,7 +416,7 @@ impl Owner {
     async fn lose(&mut self, reason: String) {
         self.context.facts().ended = Some(reason);
         if let Some(kernel) = self.kernel.take() {
-            kernel.end().await;
+            self.last_end = Some(kernel.end().await);
         }
     }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use sandshell_exec::output::{OutputLog, Stream};
 use sandshell_exec::{AttachRequest, Attached, Ended, ExecError, Executor, Pump};
-use sandshell_types::{ContextRequest, KernelChoice, RunError, RunResult, RunStatus};
+use sandshell_types::{ContextRequest, KernelChoice, KillReply, RunError, RunResult, RunStatus};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
@@ -315,8 +315,8 @@ impl DriverKernel {
         Finished::lost(run, &ended, stopped)
     }
 
-    pub(crate) async fn end(self) {
-        self.program.kill(END_GRACE).await;
+    pub(crate) async fn end(self) -> KillReply {
+        self.program.kill(END_GRACE).await
     }
 }
 

@@ -20,7 +20,9 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use sandshell_exec::inside::{Follow, Who};
 use sandshell_exec::output::{OutputLog, Stream};
 use sandshell_exec::{AttachRequest, Attached, ExecError, Executor, Pump};
-use sandshell_types::{ContextRequest, KernelChoice, Language, RunError, RunResult, RunStatus};
+use sandshell_types::{
+    ContextRequest, KernelChoice, KillReply, Language, RunError, RunResult, RunStatus,
+};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 use tokio::time::Instant;
@@ -457,9 +459,10 @@ impl JupyterKernel {
         }
     }
 
-    pub(crate) async fn end(self) {
-        self.program.kill(END_GRACE).await;
+    pub(crate) async fn end(self) -> KillReply {
+        let reply = self.program.kill(END_GRACE).await;
         self.directory.remove().await;
+        reply
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sandshell_exec::output::{OutputLog, Stream};
 use sandshell_exec::{Ended, Executor};
 use sandshell_types::{
-    ContextOutcome, ContextRequest, KernelChoice, Language, RunError, RunStatus,
+    ContextOutcome, ContextRequest, KernelChoice, KillReply, Language, RunError, RunStatus,
 };
 
 use crate::ContextError;
@@ -50,6 +50,15 @@ pub(crate) struct Finished {
     /// Why the interpreter ended, when it did.
     pub(crate) reason: Option<String>,
     pub(crate) exit_code: Option<i32>,
+}
+
+/// The answer to the end of what has ended before.
+pub(crate) fn already_ended() -> KillReply {
+    KillReply {
+        method: "already_ended".to_owned(),
+        killed: 0,
+        survivors: Vec::new(),
+    }
 }
 
 impl Finished {
@@ -196,7 +205,7 @@ impl Kernel {
     }
 
     /// Ends it with all it started.
-    pub(crate) async fn end(self) {
+    pub(crate) async fn end(self) -> KillReply {
         match self {
             Self::Driver(driver) => driver.end().await,
             Self::Bash(bash) => bash.end().await,

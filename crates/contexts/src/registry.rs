@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandshell_exec::Executor;
-use sandshell_types::{ContextId, ContextRequest};
+use sandshell_types::{ContextId, ContextRequest, KillReply};
 use tokio::sync::OnceCell;
 
 use crate::context::{ContextHandle, Workshop, check_env};
@@ -114,9 +114,8 @@ impl Contexts {
     }
 
     /// Ends a context with all it started, and forgets it.
-    pub async fn delete(&self, id: &str) -> Result<(), ContextError> {
-        self.get(id)?.end().await;
-        Ok(())
+    pub async fn delete(&self, id: &str) -> Result<KillReply, ContextError> {
+        Ok(self.get(id)?.end().await)
     }
 
     /// Ends everything.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use sandshell_contexts::{ContextError, ContextHandle, RunHandle};
 use sandshell_types::{
-    ContextInterruptReply, ContextRecord, ContextRequest, Encoding, List, RunEvent, RunReply,
-    RunRequest,
+    ContextInterruptReply, ContextRecord, ContextRequest, Encoding, KillReply, List, RunEvent,
+    RunReply, RunRequest,
 };
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
@@ -111,17 +111,17 @@ pub(crate) async fn get(
     delete, path = "/v1/contexts/{id}", operation_id = "delete_context", tag = "contexts",
     params(("id" = String, Path, description = "Id of the context.")),
     responses(
-        (status = 204, description = "It is gone."),
+        (status = 200, description = "It is gone.", body = KillReply,
+            example = json!({"method": "cgroup_kill", "killed": 1, "survivors": []})),
         ContextReadProblems,
     )
 )]
 pub(crate) async fn delete(
     State(agent): AgentState,
     Path(id): Path<String>,
-) -> Result<StatusCode, ApiError> {
+) -> Result<axum::Json<KillReply>, ApiError> {
     let delete = async move { agent.contexts.delete(&id).await };
-    to_the_end(delete).await??;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(axum::Json(to_the_end(delete).await??))
 }
 
 /// Run code in a context.
