@@ -11,6 +11,7 @@
     reason = "figures are far below 2^52, and are rounded for people anyway"
 )]
 
+mod contexts;
 mod exec;
 mod floor;
 mod inside;
@@ -35,7 +36,7 @@ use sandshell_testkit::Agent;
 use crate::measure::RUNS;
 use crate::report::Report;
 
-const SECTIONS: [&str; 9] = [
+const SECTIONS: &[&str] = &[
     "floor",
     "http",
     "many",
@@ -44,6 +45,7 @@ const SECTIONS: [&str; 9] = [
     "kill",
     "memory",
     "proxy",
+    "contexts",
     "in-process",
 ];
 
@@ -181,6 +183,10 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("proxy") {
         proxy::run(report, &Agent::start(), options.count(1000)).await?;
+    }
+    if options.wants("contexts") {
+        let agent = Agent::start();
+        contexts::run(report, &agent.client(), options.count(200)).await?;
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ mod browsers;
 mod bytes;
 mod calls;
 mod completion;
+mod contexts;
 mod explorer;
 mod git;
 mod house;

@@ -110,6 +110,8 @@ pub(crate) enum Answer {
     Exec(ProcessHandle, Encoding),
     /// A session's command, the same.
     Command(CommandHandle, Encoding),
+    /// A run in a context, the same.
+    Run(sandshell_contexts::RunHandle, Encoding),
 }
 
 /// A small answer.
@@ -122,7 +124,7 @@ pub(crate) struct WholeAnswer {
 
 /// Whether the handlers of this path give [`Answer`]s themselves, as soon as the command has started.
 pub(crate) fn answers_by_handle(path: &str) -> bool {
-    path.ends_with("/exec")
+    path.ends_with("/exec") || (path.starts_with("/v1/contexts/") && path.ends_with("/run"))
 }
 
 /// Gives an answer again.
@@ -139,6 +141,9 @@ pub(crate) async fn repeat(agent: &Agent, answer: Answer, headers: &HeaderMap) -
             response
         }
         Answer::Exec(process, encoding) => exec::result(&process, encoding).await.into_response(),
+        Answer::Run(run, encoding) => contexts::answer(agent, &run, encoding, headers)
+            .await
+            .into_response(),
         Answer::Command(command, encoding) => {
             sessions::result(agent, command, encoding, headers, None)
                 .await

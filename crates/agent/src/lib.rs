@@ -47,6 +47,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sandshell_contexts::{ContextError, Contexts};
 use sandshell_exec::{Config, ExecError, Executor, StartError};
 use sandshell_files::watch::Watches;
 use sandshell_isolate::InitHandle;
@@ -137,6 +138,9 @@ pub enum AgentError {
     /// The execution core did not start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The drivers of code contexts cannot be kept.
+    #[error("cannot prepare code contexts")]
+    Contexts(#[source] ContextError),
     /// The address cannot be had.
     #[error("cannot listen on {listen}")]
     Listen {
@@ -210,6 +214,7 @@ pub(crate) struct Agent {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) ports: Arc<ports::Ports>,
     pub(crate) watches: Watches,
+    pub(crate) contexts: Contexts,
     /// Cancelled when the agent ends; every long stream ends with it.
     pub(crate) shutdown: CancellationToken,
     /// Connections that were upgraded; they end on the same token.
@@ -246,6 +251,7 @@ pub async fn serve(
         Listen::Unix(_) => None,
     };
     let shutdown = CancellationToken::new();
+    let contexts = Contexts::new(executor.clone()).map_err(AgentError::Contexts)?;
     let agent = Arc::new(Agent {
         ports: Arc::new(ports::Ports::new(
             executor.clone(),
@@ -258,6 +264,7 @@ pub async fn serve(
         metrics: Arc::default(),
         shutdown,
         upgraded: TaskTracker::new(),
+        contexts: contexts.clone(),
     });
     let browsers = Browsers::new(&address, options.cors_origins.clone(), &options.allow_hosts);
     let edge = Edge::new(Arc::clone(&agent), Auth::new(token.clone()), browsers);
@@ -288,7 +295,13 @@ pub async fn serve(
     agent.shutdown.cancel();
     // Ending the commands also ends the requests that wait for them, so both go on together.
     agent.upgraded.close();
-    let ending = async { tokio::join!(executor.shutdown(), server, agent.upgraded.wait()).1 };
+    let ending = async {
+        let all = async {
+            contexts.shutdown().await;
+            executor.shutdown().await;
+        };
+        tokio::join!(all, server, agent.upgraded.wait()).1
+    };
     match tokio::time::timeout(SHUTDOWN, ending).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::error!(%error, "the serve loop failed"),

@@ -6,6 +6,7 @@
 //! An [`ApiError`] becomes a response that carries its [`Problem`] as an extension and has no body
 //! yet: handlers need not know the request they fail.
 
+mod context;
 mod file;
 mod git;
 mod port;

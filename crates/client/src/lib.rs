@@ -32,6 +32,7 @@
 mod body;
 mod client;
 mod connection;
+mod context;
 mod endpoint;
 mod error;
 mod events;
@@ -49,6 +50,7 @@ mod watch;
 
 pub use body::ByteStream;
 pub use client::Client;
+pub use context::RunEventStream;
 pub use error::ClientError;
 pub use events::{EventStream, OutputStreamEvent, StreamEvent};
 pub use live::SseStream;

@@ -21,6 +21,7 @@ use crate::account::Account;
 use crate::events::Events;
 use crate::host::{self, Host, Program};
 use crate::inside::{Inside, Who};
+use crate::output::{LogLimits, OutputLog};
 use crate::pool::Pool;
 use crate::pool::exec_shell::ExecShell;
 use crate::ports::{Owned, PortError, PortWatcher, Ports, check_http};
@@ -137,6 +138,20 @@ impl Executor {
             started: Instant::now(),
             init: Arc::new(init.pidfd),
         })))
+    }
+
+    pub(crate) fn host(&self) -> &Arc<Host> {
+        &self.0.host
+    }
+
+    /// Whether the sandbox's shell is bash.
+    pub fn has_bash(&self) -> bool {
+        self.0.exec_shells.is_some()
+    }
+
+    /// A fresh output log under this name, kept as those of processes are.
+    pub fn output_log(&self, name: &str, limits: LogLimits) -> OutputLog {
+        OutputLog::new(self.0.host.config.state_dir.join("logs").join(name), limits)
     }
 
     /// The way to the sandbox's files and ports.
@@ -409,7 +424,7 @@ impl Executor {
     }
 
     /// The program a spec asks for.
-    async fn settle_program(&self, spec: &ProcessRequest) -> Result<Program, ExecError> {
+    pub(crate) async fn settle_program(&self, spec: &ProcessRequest) -> Result<Program, ExecError> {
         let host = &self.0.host;
         let account = host.account(spec.user.as_deref())?;
         if let Some(argv) = &spec.argv {

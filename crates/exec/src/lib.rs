@@ -13,6 +13,7 @@
 //! published only when all its output is in the log; nothing waits without an event or a deadline.
 
 mod account;
+mod attached;
 mod config;
 mod error;
 pub mod events;
@@ -33,10 +34,11 @@ pub mod terminal;
 mod tree;
 mod variables;
 
+pub use attached::{AttachRequest, Attached, Ended, Target, sealed_file};
 pub use config::Config;
 pub use error::{ExecError, StartError};
 pub use executor::Executor;
 pub use ports::{PortError, PortEvent, PortWatcher, Ports};
-pub use process::ProcessHandle;
+pub use process::{ProcessHandle, Pump};
 pub use session::{CommandHandle, SessionHandle};
 pub use terminal::TerminalHandle;

@@ -33,7 +33,7 @@ use sandshell_types::{
 };
 use tokio::sync::{Notify, watch};
 
-pub(crate) use pump::Pump;
+pub use pump::Pump;
 use stdin::Stdin;
 
 use crate::events::Events;

@@ -33,6 +33,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use channel::ChannelRoot;
 pub use command::CommandHandle;
+pub(crate) use interrupt::foreground;
 pub(crate) use shell::Shell;
 pub(crate) use snapshot::Snapshot;
 
@@ -449,7 +450,7 @@ impl Session {
             commands,
         };
         let shell = trees.last().and_then(|live| procfs::pid_of(&live.pidfd));
-        let foreground = shell.map(interrupt::foreground).unwrap_or_default();
+        let foreground = shell.map(foreground).unwrap_or_default();
         let processes = foreground
             .into_iter()
             .filter_map(|pid| {

@@ -22,6 +22,11 @@ mod session;
 mod terminal;
 mod watch;
 
+pub use context::{
+    ContextInterruptReply, ContextOutcome, ContextRecord, ContextRequest, ContextState,
+    KernelChoice, Language, RunEnd, RunError, RunEvent, RunOutput, RunReply, RunRequest, RunResult,
+    RunStarted, RunStatus,
+};
 pub use error::{ErrorCode, Problem};
 pub use exec::{Env, ExecRequest, ExecResult, Limits, OnDisconnect, Truncate, Truncated};
 pub use git::{

@@ -151,6 +151,16 @@ problems! {
     SandboxProblems: InvalidRequest Unauthorized Internal;
     /// Of routes that change it.
     SandboxChangeProblems: InvalidRequest Unauthorized BodyTooLarge UnsupportedMediaType Internal;
+    /// Of routes that look at code contexts.
+    ContextReadProblems: InvalidRequest Unauthorized NotFound ContextNotFound MethodNotAllowed Internal;
+    /// Of routes that start code contexts.
+    ContextStartProblems: InvalidRequest InvalidCwd UserNotFound Unauthorized Forbidden SessionNotFound
+        IdConflict IdempotencyConflict SessionEnded BodyTooLarge UnsupportedMediaType
+        InterpreterNotFound ProgramNotExecutable LimitReached Internal Unavailable;
+    /// Of routes that use code contexts.
+    ContextProblems: InvalidRequest InvalidCwd Unauthorized ContextNotFound IdempotencyConflict
+        ContextBusy ContextEnded BodyTooLarge UnsupportedMediaType InterpreterNotFound
+        LimitReached Internal Unavailable;
     /// Of the readiness probe.
     ReadyProblems: Unavailable;
 }

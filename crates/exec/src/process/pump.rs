@@ -16,8 +16,9 @@ use crate::output::{OutputLog, Stream};
 /// What one read takes at most: the size of a pipe.
 const READ_SIZE: usize = 64 * 1024;
 
+/// The reading ends of a program's two output pipes.
 #[derive(Debug)]
-pub(crate) struct Pump {
+pub struct Pump {
     out: Option<AsyncFd<OwnedFd>>,
     err: Option<AsyncFd<OwnedFd>>,
     /// Made at the first byte: many commands write none.
@@ -48,7 +49,7 @@ impl Pump {
     /// Resolves when a stream has bytes or has ended; never when both have ended.
     ///
     /// CANCEL SAFETY: reads nothing.
-    pub(crate) async fn ready(&self) -> Stream {
+    pub async fn ready(&self) -> Stream {
         tokio::select! {
             () = readable(self.out.as_ref()) => Stream::Stdout,
             () = readable(self.err.as_ref()) => Stream::Stderr,
@@ -58,7 +59,7 @@ impl Pump {
     /// The same, but `None` when both have ended.
     ///
     /// CANCEL SAFETY: reads nothing.
-    pub(crate) async fn ready_or_closed(&self) -> Option<Stream> {
+    pub async fn ready_or_closed(&self) -> Option<Stream> {
         if self.is_closed() {
             None
         } else {
@@ -67,7 +68,7 @@ impl Pump {
     }
 
     /// Whether both streams have ended.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.out.is_none() && self.err.is_none()
     }
 
@@ -82,7 +83,7 @@ impl Pump {
     }
 
     /// Moves what one read gives. Must be awaited to the end.
-    pub(crate) async fn transfer(&mut self, stream: Stream, log: &OutputLog) {
+    pub async fn transfer(&mut self, stream: Stream, log: &OutputLog) {
         match self.read(stream, read_when_ready) {
             Read::Bytes(n) => {
                 log.append(stream, self.buffer.get(..n).unwrap_or_default())
@@ -94,7 +95,7 @@ impl Pump {
     }
 
     /// Moves all that is there now. Must be awaited to the end.
-    pub(crate) async fn drain(&mut self, log: &OutputLog) {
+    pub async fn drain(&mut self, log: &OutputLog) {
         for stream in [Stream::Stdout, Stream::Stderr] {
             loop {
                 match self.read(stream, read_now) {

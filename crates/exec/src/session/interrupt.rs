@@ -111,7 +111,7 @@ impl Interrupt {
 }
 
 /// What a shell waits for: everything below it except what it started in the background.
-pub(super) fn foreground(shell: i32) -> Vec<i32> {
+pub(crate) fn foreground(shell: i32) -> Vec<i32> {
     let mut found = Vec::new();
     let mut parents = vec![shell];
     while let Some(parent) = parents.pop() {

@@ -1,0 +1,78 @@
+//! Interrupting an interpreter in stages, keeping its state as long as possible.
+//!
+//! ```text
+//! ask ─150 ms─► int to children ─250─► ask, term to children ─600─► ask, kill children ─1 s─► kill
+//! ```
+//!
+//! What the code waits for is spared at first: most interpreters end that themselves, and a server
+//! that an earlier run left running is not to be hit.
+
+use std::time::Duration;
+
+use sandshell_exec::{Attached, Target};
+use tokio::time::Instant;
+
+const SIGINT: i32 = 2;
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Ask,
+    Children,
+    Again,
+    Last,
+    Kill,
+}
+
+/// An interrupt, not begun or under way.
+#[derive(Debug, Default)]
+pub(crate) struct Stages(Option<(Stage, Instant)>);
+
+impl Stages {
+    /// Resolves when the present stage has had its time.
+    ///
+    /// CANCEL SAFETY: changes nothing.
+    pub(crate) async fn over(&self) {
+        match self.0 {
+            Some((_, at)) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Begins, or goes on to the next stage. Says whether the interpreter is to be asked now.
+    #[must_use]
+    pub(crate) fn advance(&mut self, program: &Attached) -> bool {
+        let (stage, time) = match self.0 {
+            None => (Stage::Ask, 150),
+            Some((Stage::Ask, _)) => (Stage::Children, 250),
+            Some((Stage::Children, _)) => (Stage::Again, 600),
+            Some((Stage::Again, _)) => (Stage::Last, 1000),
+            Some((Stage::Last | Stage::Kill, _)) => (Stage::Kill, 1000),
+        };
+        self.0 = Some((stage, Instant::now() + Duration::from_millis(time)));
+        match stage {
+            Stage::Ask => {}
+            Stage::Children => program.signal(Target::Children, SIGINT),
+            Stage::Again => program.signal(Target::Children, SIGTERM),
+            Stage::Last => program.signal(Target::Children, SIGKILL),
+            Stage::Kill => kill(program),
+        }
+        matches!(stage, Stage::Ask | Stage::Again | Stage::Last)
+    }
+
+    /// Whether it has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+/// Asks a program as a terminal would.
+pub(crate) fn ask_by_signal(program: &Attached) {
+    program.signal(Target::Program, SIGINT);
+}
+
+/// Ends a program at once.
+pub(crate) fn kill(program: &Attached) {
+    program.signal(Target::Program, SIGKILL);
+}
