@@ -112,8 +112,21 @@ impl Oracle {
 
 impl Drop for Oracle {
     fn drop(&mut self) {
-        let _ = Command::new("tmux")
-            .args(["-L", &self.socket, "kill-server"])
-            .output();
+        end_server(&self.socket);
     }
+}
+
+/// A tmux that was started in the oracle and outlives it; ended when dropped.
+pub(super) struct Inner(pub(super) String);
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        end_server(&self.0);
+    }
+}
+
+fn end_server(socket: &str) {
+    let _ = Command::new("tmux")
+        .args(["-L", socket, "kill-server"])
+        .output();
 }

@@ -7,7 +7,7 @@ use sandshell_client::{Client, ConnectOptions, Page};
 use sandshell_testkit::Agent;
 
 use super::drive::{Driver, create};
-use super::oracle::Oracle;
+use super::oracle::{Inner, Oracle};
 use crate::calls::{env, marker};
 
 /// What is typed, and what is then on the screen for sure.
@@ -99,6 +99,7 @@ async fn tmux_shows_what_it_shows_in_tmux() {
     fs::write(&conf, text).unwrap();
     let conf = conf.display().to_string();
     let (one, two) = (marker(), marker());
+    let _ended_after = Inner(two.clone());
     let argv = |socket| {
         let fixed = [
             "tmux",
@@ -140,9 +141,6 @@ async fn tmux_shows_what_it_shows_in_tmux() {
         sandshell_testkit::alive_with_marker(&one),
         Vec::<i32>::new()
     );
-    let _ = std::process::Command::new("tmux")
-        .args(["-L", &two, "kill-server"])
-        .output();
 }
 
 /// Rows that start with a number, below the line with the names of the columns.

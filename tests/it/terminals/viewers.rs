@@ -314,18 +314,21 @@ async fn nothing_is_left_of_connections_that_came_and_went() {
     let mut first = Driver::connect(&client, &record.id, ConnectOptions::default()).await;
     first.until_text("here").await;
     drop(first);
-    let settled = async |what: &str| {
+    // Init, the shells held ready and the program: then nothing else starts.
+    let processes = || sandshell_testkit::children_deep(agent.pid()).len();
+    in_time(async {
+        while processes() < 1 + 4 + 3 + 1 {
+            client.healthz().await.unwrap();
+        }
+    })
+    .await;
+    let settled = async || {
         // The last connections end a moment after their client.
         in_time(async { while client.terminal(&record.id).await.unwrap().viewers > 0 {} }).await;
         client.close_idle();
-        let count = (
-            sandshell_testkit::open_fds(agent.pid()),
-            sandshell_testkit::children_deep(agent.pid()).len(),
-        );
-        assert!(count.0 > 0, "{what}");
-        count
+        (sandshell_testkit::open_fds(agent.pid()), processes())
     };
-    let before = settled("before").await;
+    let before = settled().await;
     for n in 0..10_000 {
         let options = if n % 2 == 0 {
             ConnectOptions::default()
@@ -342,8 +345,8 @@ async fn nothing_is_left_of_connections_that_came_and_went() {
             _ => {}
         }
     }
-    in_time(async { while settled("after").await.0 > before.0 + 4 {} }).await;
-    let after = settled("after").await;
+    in_time(async { while settled().await.0 > before.0 + 4 {} }).await;
+    let after = settled().await;
     assert!(
         after.0 <= before.0 + 4,
         "descriptors {} -> {}",

@@ -47,11 +47,13 @@ fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item =
         .map(str::trim)
 }
 
-/// What a request wants to change its connection to, if it does.
+/// What a request wants to change its connection to, if it does. HTTP/2 is left out: further requests
+/// would pass with the agent's token in their heads.
 pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
-    tokens(headers, &header::CONNECTION)
+    let asked = tokens(headers, &header::CONNECTION)
         .any(|word| word.eq_ignore_ascii_case("upgrade"))
-        .then(|| headers.get(header::UPGRADE).cloned())?
+        && !tokens(headers, &header::UPGRADE).any(|word| word.eq_ignore_ascii_case("h2c"));
+    asked.then(|| headers.get(header::UPGRADE).cloned())?
 }
 
 /// Makes the head of a request one for the server inside.

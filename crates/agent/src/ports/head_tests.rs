@@ -92,6 +92,22 @@ fn an_upgrade_is_asked_for_again() {
     );
 }
 
+/// Behind such an upgrade, heads would pass unseen.
+#[test]
+fn an_upgrade_to_http_2_is_not_passed_on() {
+    for protocol in ["h2c", "H2C, websocket"] {
+        let given = headers(&[
+            ("connection", "Upgrade, HTTP2-Settings"),
+            ("upgrade", protocol),
+            ("http2-settings", "AAMAAABk"),
+        ]);
+        let got = inside(given, false);
+        for gone in ["connection", "upgrade", "http2-settings"] {
+            assert!(!got.contains_key(gone), "{gone}");
+        }
+    }
+}
+
 #[test]
 fn redirects_stay_below_the_prefix() {
     let moved = |location: &str| moved(location, TARGET);
