@@ -24,6 +24,10 @@ mod watch;
 
 pub use error::{ErrorCode, Problem};
 pub use exec::{Env, ExecRequest, ExecResult, Limits, OnDisconnect, Truncate, Truncated};
+pub use file::{
+    ChmodReply, ChmodRequest, CopyReply, CopyRequest, FileEntry, FileKind, FileMode, MkdirRequest,
+    MoveRequest, RemoveReply, RemoveRequest,
+};
 pub use ids::{BackupId, CommandId, ContextId, IdError, ProcessId, SessionId, TerminalId};
 pub use output::{
     Encoded, Encoding, ExitEvent, OutputEvent, StdinReply, StreamName, TextEncoding, TruncatedEvent,
