@@ -35,6 +35,7 @@ mod connection;
 mod endpoint;
 mod error;
 mod events;
+mod file;
 mod pool;
 mod process;
 mod query;
@@ -45,6 +46,7 @@ pub use body::ByteStream;
 pub use client::Client;
 pub use error::ClientError;
 pub use events::{EventStream, OutputStreamEvent, StreamEvent};
+pub use file::{FileContent, FileQuery, ListOptions, ReadOptions, WriteOptions};
 pub use query::{EventQuery, OutputQuery, Page, ProcessFilter};
 pub use sse::{SseEvent, SseParser};
 
