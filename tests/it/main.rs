@@ -11,6 +11,7 @@ mod bad_input;
 mod bytes;
 mod calls;
 mod completion;
+mod files;
 mod house;
 mod killing;
 mod lifecycle;

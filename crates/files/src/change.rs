@@ -7,9 +7,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 use sandshell_exec::inside::{Follow, Root};
 use sandshell_types::{FileEntry, FileMode};
@@ -26,9 +24,7 @@ use crate::write::bits;
 const REFILLED: u32 = 8;
 
 /// Found, neither opened nor followed.
-const FOUND: OFlags = OFlags::PATH
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
+const FOUND: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The entry at a place.
 pub(crate) fn entry_at(

@@ -146,7 +146,12 @@ pub(crate) fn copy_for_move(
 }
 
 /// Gives what is complete its name.
-fn put(dir: BorrowedFd<'_>, temporary: &OsStr, name: &OsStr, replace: Replace) -> Result<(), Errno> {
+fn put(
+    dir: BorrowedFd<'_>,
+    temporary: &OsStr,
+    name: &OsStr,
+    replace: Replace,
+) -> Result<(), Errno> {
     match replace {
         Replace::Yes => renameat(dir, temporary, dir, name),
         Replace::No => rename_new(dir, temporary, dir, name),
@@ -288,13 +293,7 @@ impl<'a> Copying<'a> {
                     let target = openat(targets.deepest(), &next.name, flags, mode)?;
                     self.content(&source, target, &stat)?;
                 }
-                _ => self.special(
-                    tree.dir(),
-                    &next.name,
-                    targets.deepest(),
-                    &next.name,
-                    &stat,
-                )?,
+                _ => self.special(tree.dir(), &next.name, targets.deepest(), &next.name, &stat)?,
             }
         }
         at.clear();
@@ -320,7 +319,13 @@ impl<'a> Copying<'a> {
                 utimensat(dir, name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)?;
             }
             kind @ (FileType::Fifo | FileType::Socket) => {
-                mknodat(dir, name, kind, Mode::from_raw_mode(stat.st_mode & 0o777), 0)?;
+                mknodat(
+                    dir,
+                    name,
+                    kind,
+                    Mode::from_raw_mode(stat.st_mode & 0o777),
+                    0,
+                )?;
             }
             _ => return Err(Errno::NXIO),
         }

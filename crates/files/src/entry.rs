@@ -136,8 +136,11 @@ impl Owners {
 
 fn modified_at(stat: &Stat) -> Timestamp {
     // A file system may hold times that no calendar has.
-    Timestamp::new(stat.st_mtime, i32::try_from(stat.st_mtime_nsec).unwrap_or(0))
-        .unwrap_or(Timestamp::UNIX_EPOCH)
+    Timestamp::new(
+        stat.st_mtime,
+        i32::try_from(stat.st_mtime_nsec).unwrap_or(0),
+    )
+    .unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// Bytes as text, and as base64 too when they are no text.

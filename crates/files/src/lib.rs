@@ -17,9 +17,7 @@ mod stream;
 mod tree;
 mod write;
 
-pub use change::{
-    ChmodSpec, MkdirSpec, MoveSpec, RemoveSpec, chmod, mkdir, remove, rename,
-};
+pub use change::{ChmodSpec, MkdirSpec, MoveSpec, RemoveSpec, chmod, mkdir, remove, rename};
 pub use copy::{Copied, CopySpec, copy};
 pub use entry::{Facts, StatSpec, stat};
 pub use error::FileError;

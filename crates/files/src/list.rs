@@ -176,10 +176,7 @@ pub fn page(
     let mut next_cursor = None;
     while let Some(entry) = listing.next_entry(root)? {
         if items.len() == limit {
-            next_cursor = items
-                .last()
-                .map(|last| listing.cursor(last))
-                .transpose()?;
+            next_cursor = items.last().map(|last| listing.cursor(last)).transpose()?;
             break;
         }
         items.push(entry);

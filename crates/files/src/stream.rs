@@ -52,7 +52,11 @@ async fn piece<S: Source>(
     who: Who,
     mut source: S,
 ) -> Result<Option<(Bytes, S)>, FileError> {
-    let job = move |root: &Root| source.next(root).map(|made| made.map(|bytes| (bytes, source)));
+    let job = move |root: &Root| {
+        source
+            .next(root)
+            .map(|made| made.map(|bytes| (bytes, source)))
+    };
     inside.run(&who, job).await?
 }
 
@@ -80,7 +84,11 @@ impl Buffers {
         &self,
         with: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<Bytes, E> {
-        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let spare = self
+            .spare
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
         let mut lent = Lent {
             buffer: spare.unwrap_or_else(|| vec![0; self.size]),
             length: 0,

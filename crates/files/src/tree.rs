@@ -128,7 +128,13 @@ impl Tree {
     pub(crate) fn enter(&mut self, name: &OsStr) -> Result<(), Errno> {
         let dir = openat(self.dirs.deepest(), name, OPEN_DIR, Mode::empty())?;
         self.dirs.enter(dir)?;
-        if self.levels.iter().map(|level| level.names.len()).sum::<usize>() > HELD {
+        if self
+            .levels
+            .iter()
+            .map(|level| level.names.len())
+            .sum::<usize>()
+            > HELD
+        {
             self.forget_names(name);
         }
         self.levels.push(Level {

@@ -165,8 +165,11 @@ impl Upload {
                 Sink::Existing(file.into())
             }
             _ => Sink::New(
-                NewFile::make(rustix::fd::AsFd::as_fd(&place.dir), mode & !Mode::SUID & !Mode::SGID)
-                    .map_err(failed)?,
+                NewFile::make(
+                    rustix::fd::AsFd::as_fd(&place.dir),
+                    mode & !Mode::SUID & !Mode::SGID,
+                )
+                .map_err(failed)?,
             ),
         };
         Ok(Self {

@@ -61,7 +61,12 @@ impl Named<'_> {
                     None => return Err(invalid(pointer, "this is not base64".to_owned())),
                 }
             }
-            (None, None) => return Err(invalid(format!("/{field}"), format!("`{field}` is missing"))),
+            (None, None) => {
+                return Err(invalid(
+                    format!("/{field}"),
+                    format!("`{field}` is missing"),
+                ));
+            }
             (Some(_), Some(_)) => {
                 return Err(invalid(
                     format!("/{field}_base64"),
@@ -74,7 +79,10 @@ impl Named<'_> {
                 .hint("`.` is the directory that relative paths start at."));
         }
         if bytes.contains(&0) {
-            return Err(invalid(pointer, "a path cannot contain a NUL byte".to_owned()));
+            return Err(invalid(
+                pointer,
+                "a path cannot contain a NUL byte".to_owned(),
+            ));
         }
         let path = PathBuf::from(OsString::from_vec(bytes));
         let session = self.session.map(SessionId::as_str);

@@ -22,7 +22,10 @@ impl From<FileError> for ApiError {
             }
             FileError::Precondition { path } => Self::new(
                 ErrorCode::PreconditionFailed,
-                format!("{}: it is not the version that was expected", path.display()),
+                format!(
+                    "{}: it is not the version that was expected",
+                    path.display()
+                ),
             )
             .hint("Read it again, with its ETag, and decide anew."),
             FileError::Archive { reason } => Self::new(

@@ -36,7 +36,9 @@ fn goes_through_names_in_order_and_never_through_links() {
     std::os::unix::fs::symlink(dir.path(), dir.path().join("b/again")).unwrap();
     let paths = |tree: &mut Tree| -> Vec<String> {
         let walked = walk(tree).into_iter();
-        walked.map(|path| path.to_str().unwrap().to_owned()).collect()
+        walked
+            .map(|path| path.to_str().unwrap().to_owned())
+            .collect()
     };
     let all = ["a", "b", "b/.h", "b/.h/x", "b/again", "b/c", "b.d"];
     assert_eq!(paths(&mut open(dir.path())), all);
@@ -99,7 +101,12 @@ fn a_huge_directory_is_read_in_parts() {
     let dir = tempfile::tempdir().unwrap();
     let mut level = Level::default();
     level.names = (0..BATCH * 2)
-        .map(|n| (format!("{:07}", (n * 7919) % (BATCH * 2)).into_bytes(), FileType::Unknown))
+        .map(|n| {
+            (
+                format!("{:07}", (n * 7919) % (BATCH * 2)).into_bytes(),
+                FileType::Unknown,
+            )
+        })
         .collect();
     level.cut();
     assert_eq!(level.names.len(), BATCH);

@@ -88,7 +88,9 @@ impl Conditions {
 
     /// Whether anything is asked that depends on the file.
     pub(super) fn any_for_writing(&self) -> bool {
-        self.if_match.is_some() || self.if_none_match.is_some() || self.if_unmodified_since.is_some()
+        self.if_match.is_some()
+            || self.if_none_match.is_some()
+            || self.if_unmodified_since.is_some()
     }
 
     /// For a request that reads.

@@ -28,10 +28,16 @@ fn reading_depends_on_tags_before_dates() {
         (&[][..], GoOn),
         (&[("if-none-match", "\"a,b\"")], NotModified),
         (&[("if-none-match", "\"x\", W/\"a,b\"")], NotModified),
-        (&[("if-none-match", "\"x\""), ("if-none-match", "\"a,b\"")], NotModified),
+        (
+            &[("if-none-match", "\"x\""), ("if-none-match", "\"a,b\"")],
+            NotModified,
+        ),
         (&[("if-none-match", "*")], NotModified),
         (&[("if-none-match", "\"x\"")], GoOn),
-        (&[("if-none-match", "\"x\""), ("if-modified-since", THEN)], GoOn),
+        (
+            &[("if-none-match", "\"x\""), ("if-modified-since", THEN)],
+            GoOn,
+        ),
         (&[("if-modified-since", THEN)], NotModified),
         (&[("if-modified-since", BEFORE)], GoOn),
         (&[("if-modified-since", "yesterday")], GoOn),
@@ -39,10 +45,16 @@ fn reading_depends_on_tags_before_dates() {
         (&[("if-match", "*")], GoOn),
         (&[("if-match", "W/\"a,b\"")], Failed),
         (&[("if-match", "\"a\"")], Failed),
-        (&[("if-match", "\"a,b\""), ("if-unmodified-since", BEFORE)], GoOn),
+        (
+            &[("if-match", "\"a,b\""), ("if-unmodified-since", BEFORE)],
+            GoOn,
+        ),
         (&[("if-unmodified-since", BEFORE)], Failed),
         (&[("if-unmodified-since", THEN)], GoOn),
-        (&[("if-match", "\"a\""), ("if-none-match", "\"a,b\"")], Failed),
+        (
+            &[("if-match", "\"a\""), ("if-none-match", "\"a,b\"")],
+            Failed,
+        ),
     ] {
         assert_eq!(of(headers).for_reading(&facts()), verdict, "{headers:?}");
     }

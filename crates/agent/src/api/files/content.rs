@@ -159,7 +159,10 @@ fn decide(conditions: &Conditions, facts: &Facts, method: &Method) -> Wanted<Hea
         conditions::Bytes::Outside => {
             let mut refused = ApiError::new(
                 ErrorCode::RangeNotSatisfiable,
-                format!("the file has {} bytes, none of them in the range", facts.size),
+                format!(
+                    "the file has {} bytes, none of them in the range",
+                    facts.size
+                ),
             )
             .into_response();
             let text = format!("bytes */{}", facts.size);
