@@ -12,6 +12,7 @@
 )]
 
 mod exec;
+mod files;
 mod floor;
 mod inside;
 mod interrupt;
@@ -34,7 +35,7 @@ use sandshell_testkit::Agent;
 use crate::measure::RUNS;
 use crate::report::Report;
 
-const SECTIONS: [&str; 8] = [
+const SECTIONS: [&str; 9] = [
     "floor",
     "http",
     "many",
@@ -42,6 +43,7 @@ const SECTIONS: [&str; 8] = [
     "interrupt",
     "kill",
     "memory",
+    "files",
     "in-process",
 ];
 
@@ -176,6 +178,9 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("memory") {
         memory::run(report, &Agent::start()).await?;
+    }
+    if options.wants("files") {
+        files::run(report, &Agent::start(), options.quick).await?;
     }
     Ok(())
 }

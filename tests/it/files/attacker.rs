@@ -23,13 +23,11 @@ use crate::calls::{exec, in_time, marker};
 
 /// Names, directories and links that trade places as fast as the kernel lets them.
 const SWAPPER: &str = r#"
-    my ($secret_dir, $outside) = @ARGV;
-    chdir "/work" or die;
-    my @targets = ($secret_dir, $outside, "../../../../..$outside", "/proc/self/root$outside",
-        "/proc/1/root", "/hostproc/1/root", "/dev", "..", "dir");
+    my ($base, @targets) = @ARGV;
+    chdir $base or die;
     sub fill { my $d = shift; mkdir $d; mkdir "$d/sub";
         for my $f ("$d/file", "$d/sub/file") { open(my $h, ">", $f); print $h "harmless"; close $h } }
-    print "go\n"; STDOUT->flush() if STDOUT->can("flush"); $| = 1; print "\n";
+    $| = 1; print "go\n";
     my $n = 0;
     while (1) {
         $n++;
@@ -65,7 +63,13 @@ impl Prison {
         let dir = tempfile::TempDir::with_prefix("sandshell-test-").unwrap();
         let at = |name: &str| dir.path().join(name);
         let secret = marker();
-        for name in ["outside/sub", "root/roots-own/sub", "root/work", "root/tmp"] {
+        for name in [
+            "outside/sub",
+            "root/roots-own/sub",
+            "root/work",
+            "root/work2",
+            "root/tmp",
+        ] {
             std::fs::create_dir_all(at(name)).unwrap();
         }
         for place in ["outside", "root/roots-own"] {
@@ -75,7 +79,9 @@ impl Prison {
         }
         let mode = std::fs::Permissions::from_mode;
         std::fs::set_permissions(at("root/roots-own"), mode(0o700)).unwrap();
-        user.own(&at("root/work"));
+        for name in ["root/work", "root/work2"] {
+            user.own(&at(name));
+        }
         let script = at("agent.sh");
         // The agent's own directories are where they are outside, for the test to find them.
         let text = format!(
@@ -162,17 +168,33 @@ async fn never_a_byte_from_outside() {
         );
     }
     let before = prison.state();
-    let attack = ProcessRequest {
-        argv: Some(
-            ["/usr/bin/perl", "-e", SWAPPER, "/roots-own", &outside]
-                .map(str::to_owned)
-                .to_vec(),
-        ),
-        user: Some(prison.user.clone()),
-        ..Default::default()
-    };
+    // What the user's calls meet, and what root's meet: those may do as they like with all that is in
+    // the root, so only the way out is laid for them, and to nowhere but the secret.
+    let everywhere = [
+        "/roots-own",
+        &outside,
+        &format!("../../../../..{outside}"),
+        "/proc/self/root",
+        "/proc/1/root",
+        "/hostproc/1/root",
+        "/dev",
+        "..",
+        "dir",
+    ];
+    let out = [outside.as_str(), &format!("../../../../..{outside}")];
     let mut attackers = Vec::new();
-    for _ in 0..2 {
+    for (base, targets) in [
+        ("/work", &everywhere[..]),
+        ("/work", &everywhere[..]),
+        ("/work2", &out[..]),
+    ] {
+        let program = ["/usr/bin/perl", "-e", SWAPPER, base];
+        let argv = program.iter().chain(targets).map(|word| (*word).to_owned());
+        let attack = ProcessRequest {
+            argv: Some(argv.collect()),
+            user: Some(prison.user.clone()),
+            ..Default::default()
+        };
         let id = crate::calls::start(&prison.client, &attack).await;
         crate::calls::wait_for_text(&prison.client, &id, "go").await;
         attackers.push(id);
@@ -200,29 +222,27 @@ async fn never_a_byte_from_outside() {
     }
     assert_eq!(prison.state(), before, "something outside was changed");
     // Nothing that was copied or moved has brought anything in.
-    let work: PathBuf = prison.dir.path().join("root/work");
-    let leaked = Command::new("grep")
-        .args(["-rl", &prison.secret])
-        .arg(&work)
-        .output()
-        .unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&leaked.stdout),
-        "",
-        "a secret was brought in"
-    );
-    let named = Command::new("find")
-        .arg(&work)
-        .args(["-name", "only-here"])
-        .output()
-        .unwrap();
-    assert_eq!(String::from_utf8_lossy(&named.stdout), "");
+    for name in ["work", "work2"] {
+        let dir: PathBuf = prison.dir.path().join("root").join(name);
+        let leaked = Command::new("grep")
+            .args(["-rl", &prison.secret])
+            .arg(&dir)
+            .output()
+            .unwrap();
+        let leaked = String::from_utf8_lossy(&leaked.stdout).into_owned();
+        assert_eq!(leaked, "", "a secret was brought in");
+        let named = Command::new("find")
+            .arg(&dir)
+            .args(["-name", "only-here"])
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&named.stdout), "");
+    }
     drop(prison.agent);
 }
 
 /// Calls of every kind. Gives how many there were and how many were not refused.
 async fn call_until(prison: &Prison, end: Instant, caller: usize, outside: &str) -> (u32, u32) {
-    // Root may read root's own, so its calls are only for what is outside.
     let as_root = caller == 3;
     let client = &prison.client;
     let user = (!as_root).then(|| prison.user.clone());
@@ -240,8 +260,9 @@ async fn call_until(prison: &Prison, end: Instant, caller: usize, outside: &str)
     let mut turn = caller;
     while Instant::now() < end {
         turn += 1;
-        let dir = "/work/dir";
-        let copy = format!("/work/copy-{caller}");
+        let base = if as_root { "/work2" } else { "/work" };
+        let dir = format!("{base}/dir");
+        let copy = format!("{base}/copy-{caller}");
         let mut note = |done: Result<String, ClientError>| {
             calls += 1;
             if let Ok(said) = done {
@@ -252,16 +273,16 @@ async fn call_until(prison: &Prison, end: Instant, caller: usize, outside: &str)
             }
         };
         for name in ["file", "sub/file"] {
-            let path = if as_root {
-                links[turn % links.len()].clone()
+            let path = if as_root && turn % 2 == 0 {
+                links[turn / 2 % links.len()].clone()
             } else {
                 format!("{dir}/{name}")
             };
             let bytes = read(client, &file(prison, &path, as_root)).await;
             note(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
         }
-        // Root itself could do all of these rightly with what is root's own.
-        let target = if as_root { outside } else { dir };
+        let straight = as_root && turn % 4 == 0;
+        let target = if straight { outside } else { dir.as_str() };
         let options = WriteOptions::default();
         for name in ["file", "new", "sub/new"] {
             let query = file(prison, &format!("{target}/{name}"), as_root);
