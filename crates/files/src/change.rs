@@ -322,15 +322,14 @@ fn chmod_step(
             found => found?,
         };
         match FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode) {
-            FileType::Symlink => continue,
+            FileType::Symlink => {}
             FileType::Directory => {
-                if tree.enter(&next.name).is_ok() {
-                    continue;
-                }
-                root.chmod(&found, mode)?;
-                match tree.enter(&next.name) {
-                    Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-                    Err(errno) => return Err(errno),
+                if tree.enter(&next.name).is_err() {
+                    root.chmod(&found, mode)?;
+                    match tree.enter(&next.name) {
+                        Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                        Err(errno) => return Err(errno),
+                    }
                 }
             }
             _ => {

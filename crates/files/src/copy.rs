@@ -69,11 +69,10 @@ pub fn copy(root: &Root, spec: &CopySpec) -> Result<Copied, FileError> {
     };
     let place = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory if !spec.recursive => return Err(at_source()(Errno::ISDIR)),
-        FileType::Directory => Place::of(root, &spec.to, spec.parents),
         FileType::RegularFile if spec.overwrite => {
             Place::through_links(root, &spec.to, spec.parents)
         }
-        FileType::RegularFile => Place::of(root, &spec.to, spec.parents),
+        FileType::Directory | FileType::RegularFile => Place::of(root, &spec.to, spec.parents),
         _ => Err(Errno::NXIO),
     };
     let place = place.map_err(at_target())?;

@@ -60,6 +60,11 @@ impl Dirs {
         self.way.len()
     }
 
+    #[cfg(test)]
+    pub(crate) fn open(&self) -> usize {
+        1 + self.way.iter().filter(|(dir, _)| dir.is_some()).count()
+    }
+
     /// Goes down into a directory that was opened.
     pub(crate) fn enter(&mut self, dir: OwnedFd) -> Result<(), Errno> {
         let id = id_of(&dir)?;
@@ -82,15 +87,14 @@ impl Dirs {
             return Ok(false);
         };
         self.closed = self.closed.min(self.way.len());
-        let dir = match dir {
-            Some(dir) => dir,
-            None => {
-                let above = openat(&self.deepest, "..", OPEN_DIR, Mode::empty())?;
-                if id_of(&above)? != id {
-                    return Err(Errno::NOENT);
-                }
-                above
+        let dir = if let Some(dir) = dir {
+            dir
+        } else {
+            let above = openat(&self.deepest, "..", OPEN_DIR, Mode::empty())?;
+            if id_of(&above)? != id {
+                return Err(Errno::NOENT);
             }
+            above
         };
         (self.deepest, self.deepest_id) = (dir, id);
         Ok(true)

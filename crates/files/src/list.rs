@@ -133,9 +133,8 @@ impl Listing {
             self.path.pop();
             if self.spec.recursive && kind == FileType::Directory {
                 match self.enter(&next.name) {
-                    Ok(()) => {}
-                    // Another thing has its name by now.
-                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                    // Or another thing has its name by now.
+                    Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                     Err(Errno::ACCESS | Errno::PERM) => {
                         entry.error = Some(ErrorCode::PermissionDenied);
                     }

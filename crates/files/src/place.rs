@@ -116,26 +116,13 @@ impl Place {
     /// Makes what is missing; gives the directory of the name and what was made.
     pub(crate) fn make_missing(&self) -> Result<Made, Errno> {
         let mut made = Made {
-            dirs: vec![rustix::io::fcntl_dupfd_cloexec(&self.dir, 0)?],
-            names: Vec::new(),
+            top: rustix::io::fcntl_dupfd_cloexec(&self.dir, 0)?,
+            below: Vec::new(),
         };
         for name in &self.missing {
-            let below = match mkdirat(made.last(), name, Mode::from_raw_mode(0o777)) {
-                // Somebody else made it; it is not ours to take back.
-                Err(Errno::EXIST) => Ok(None),
-                Err(errno) => Err(errno),
-                Ok(()) => Ok(Some(name.clone())),
-            }
-            .and_then(|ours| Ok((ours, openat(made.last(), name, NAMES_IN, Mode::empty())?)));
-            match below {
-                Ok((ours, dir)) => {
-                    made.names.push(ours);
-                    made.dirs.push(dir);
-                }
-                Err(errno) => {
-                    made.take_back();
-                    return Err(errno);
-                }
+            if let Err(errno) = made.make(name) {
+                made.take_back();
+                return Err(errno);
             }
         }
         Ok(made)
@@ -145,24 +132,36 @@ impl Place {
 /// Directories from the one that was there to the one that is wanted.
 #[derive(Debug)]
 pub(crate) struct Made {
-    dirs: Vec<OwnedFd>,
-    /// The name of each but the first, if we made it.
-    names: Vec<Option<OsString>>,
+    top: OwnedFd,
+    /// Each with its name, if we made it.
+    below: Vec<(OwnedFd, Option<OsString>)>,
 }
 
 impl Made {
+    fn make(&mut self, name: &OsStr) -> Result<(), Errno> {
+        let ours = match mkdirat(self.last(), name, Mode::from_raw_mode(0o777)) {
+            Ok(()) => Some(name.to_owned()),
+            // Somebody else made it; it is not ours to take back.
+            Err(Errno::EXIST) => None,
+            Err(errno) => return Err(errno),
+        };
+        let dir = openat(self.last(), name, NAMES_IN, Mode::empty())?;
+        self.below.push((dir, ours));
+        Ok(())
+    }
+
     /// The directory that was wanted.
     pub(crate) fn last(&self) -> BorrowedFd<'_> {
-        match self.dirs.last() {
-            Some(dir) => dir.as_fd(),
-            // There always is the first.
-            None => rustix::fs::CWD,
-        }
+        self.below.last().map_or(&self.top, |(dir, _)| dir).as_fd()
     }
 
     /// Removes what was made, unless somebody has put something there.
     pub(crate) fn take_back(&self) {
-        for (dir, name) in self.dirs.iter().zip(&self.names).rev() {
+        let above = [&self.top]
+            .into_iter()
+            .chain(self.below.iter().map(|(dir, _)| dir));
+        let made: Vec<_> = above.zip(self.below.iter().map(|(_, name)| name)).collect();
+        for (dir, name) in made.into_iter().rev() {
             if let Some(name) = name {
                 let _ = unlinkat(dir, name, AtFlags::REMOVEDIR);
             }
@@ -171,7 +170,10 @@ impl Made {
 
     /// Has the names in all of them written to the disk.
     pub(crate) fn sync(&self, root: &Root) -> Result<(), Errno> {
-        for dir in &self.dirs {
+        for dir in [&self.top]
+            .into_iter()
+            .chain(self.below.iter().map(|(dir, _)| dir))
+        {
             fsync(root.open(dir, OFlags::RDONLY)?)?;
         }
         Ok(())

@@ -26,8 +26,8 @@ use crate::dirs::{DirId, Dirs, OPEN_DIR};
 /// Names of one directory that are read and sorted at a time.
 const BATCH: usize = 128 * 1024;
 
-/// Names held by all directories on the way together.
-const HELD: usize = 2 * BATCH;
+/// Batches held by all directories on the way together.
+const HELD: usize = 2;
 
 /// Bytes of names that are read from the kernel at a time.
 const BUFFER: usize = 64 * 1024;
@@ -57,6 +57,7 @@ pub(crate) struct Tree {
     dirs: Dirs,
     levels: Vec<Level>,
     hidden: bool,
+    batch: usize,
 }
 
 impl Tree {
@@ -68,6 +69,7 @@ impl Tree {
                 ..Level::default()
             }],
             hidden: true,
+            batch: BATCH,
         })
     }
 
@@ -102,7 +104,7 @@ impl Tree {
             return Ok(None);
         };
         if level.names.is_empty() && level.more {
-            level.read(self.dirs.deepest(), self.hidden)?;
+            level.read(self.dirs.deepest(), self.hidden, self.batch)?;
         }
         Ok(level.names.pop().map(|(name, kind)| Name {
             name: OsString::from_vec(name),
@@ -133,7 +135,7 @@ impl Tree {
             .iter()
             .map(|level| level.names.len())
             .sum::<usize>()
-            > HELD
+            > HELD * self.batch
         {
             self.forget_names(name);
         }
@@ -171,7 +173,7 @@ impl Level {
         self.more = true;
     }
 
-    fn read(&mut self, dir: BorrowedFd<'_>, hidden: bool) -> Result<(), Errno> {
+    fn read(&mut self, dir: BorrowedFd<'_>, hidden: bool, batch: usize) -> Result<(), Errno> {
         seek(dir, SeekFrom::Start(0))?;
         self.more = false;
         let mut buffer = vec![MaybeUninit::uninit(); BUFFER];
@@ -187,13 +189,13 @@ impl Level {
             };
             if wanted && self.after.as_deref().is_none_or(|after| name > after) {
                 self.names.push((name.to_vec(), entry.file_type()));
-                if self.names.len() >= 2 * BATCH {
-                    self.cut();
+                if self.names.len() >= 2 * batch {
+                    self.cut(batch);
                 }
             }
         }
-        if self.names.len() > BATCH {
-            self.cut();
+        if self.names.len() > batch {
+            self.cut(batch);
         }
         self.names.sort_unstable_by(|a, b| b.0.cmp(&a.0));
         if self.more {
@@ -202,11 +204,11 @@ impl Level {
         Ok(())
     }
 
-    /// Keeps the first [`BATCH`] names.
-    fn cut(&mut self) {
+    /// Keeps the first names.
+    fn cut(&mut self, batch: usize) {
         self.names
-            .select_nth_unstable_by(BATCH - 1, |a, b| a.0.cmp(&b.0));
-        self.names.truncate(BATCH);
+            .select_nth_unstable_by(batch - 1, |a, b| a.0.cmp(&b.0));
+        self.names.truncate(batch);
         self.more = true;
     }
 }
