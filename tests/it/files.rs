@@ -82,8 +82,20 @@ async fn ask(
 /// A path as a value in a query.
 fn encoded(path: &Path) -> String {
     use std::os::unix::ffi::OsStrExt as _;
-    let bytes = path.as_os_str().as_bytes().iter();
-    bytes.map(|byte| format!("%{byte:02X}")).collect()
+    let mut text = String::new();
+    for byte in path.as_os_str().as_bytes() {
+        text.push_str(&format!("%{byte:02X}"));
+    }
+    text
+}
+
+/// What the reader of a test run should know.
+#[expect(
+    clippy::print_stderr,
+    reason = "a check that was not made must be seen"
+)]
+fn say(text: &str) {
+    eprintln!("{text}");
 }
 
 /// Bytes that nobody could guess, the same every time.

@@ -96,8 +96,8 @@ async fn a_copy_that_fails_leaves_nothing() {
         rustix::fs::makedev(1, 3),
     );
     if made.is_err() {
-        eprintln!(
-            "SKIPPED: no device can be made here, so that no copy can be made to fail by one"
+        super::say(
+            "SKIPPED: no device can be made here, so that no copy can be made to fail by one",
         );
         return;
     }

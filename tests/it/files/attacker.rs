@@ -57,7 +57,7 @@ impl Prison {
     /// `None` where it cannot be built, which is said loudly.
     fn build() -> Option<Self> {
         let Some(user) = UnprivilegedUser::get() else {
-            eprintln!("SKIPPED: the attack needs root, to give the agent rights it must not use");
+            super::say("SKIPPED: the attack needs root, to give the agent rights it must not use");
             return None;
         };
         let dir = tempfile::TempDir::with_prefix("sandshell-test-").unwrap();
@@ -108,7 +108,7 @@ impl Prison {
             ])
             .status();
         if !able.is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED: bubblewrap cannot make a root here, so there is no attack");
+            super::say("SKIPPED: bubblewrap cannot make a root here, so there is no attack");
             return None;
         }
         let agent = Agent::builder().binary(script).start();
@@ -210,7 +210,9 @@ async fn never_a_byte_from_outside() {
         calls += done.0;
         answered += done.1;
     }
-    eprintln!("{calls} calls in {seconds} s, {answered} of them did something");
+    super::say(&format!(
+        "{calls} calls in {seconds} s, {answered} of them did something"
+    ));
     assert!(
         calls > 50 && answered > 10,
         "{calls} calls, {answered} answered"
@@ -273,7 +275,7 @@ async fn call_until(prison: &Prison, end: Instant, caller: usize, outside: &str)
             }
         };
         for name in ["file", "sub/file"] {
-            let path = if as_root && turn % 2 == 0 {
+            let path = if as_root && turn.is_multiple_of(2) {
                 links[turn / 2 % links.len()].clone()
             } else {
                 format!("{dir}/{name}")
@@ -281,7 +283,7 @@ async fn call_until(prison: &Prison, end: Instant, caller: usize, outside: &str)
             let bytes = read(client, &file(prison, &path, as_root)).await;
             note(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
         }
-        let straight = as_root && turn % 4 == 0;
+        let straight = as_root && turn.is_multiple_of(4);
         let target = if straight { outside } else { dir.as_str() };
         let options = WriteOptions::default();
         for name in ["file", "new", "sub/new"] {

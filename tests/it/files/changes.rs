@@ -212,7 +212,7 @@ async fn a_move_to_another_file_system_takes_everything_along() {
             other
         }
         _ => {
-            eprintln!("SKIPPED: /dev/shm is no other file system here");
+            super::say("SKIPPED: /dev/shm is no other file system here");
             return;
         }
     };

@@ -17,7 +17,7 @@ fn agent_with_small_disk(disk: &str) -> Option<Agent> {
         .args(["-m", "sh", "-c", &small])
         .status();
     if !able.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: no file system can be mounted here, so that no disk can be full");
+        super::say("SKIPPED: no file system can be mounted here, so that no disk can be full");
         return None;
     }
     let binary = find_binary();
@@ -73,12 +73,11 @@ async fn a_full_disk_is_said_and_changes_nothing() {
     .await;
     assert_eq!(code_of(copied), ErrorCode::NoSpace);
     let full = async |n: usize| {
-        let made = in_time(desk.client.make_directory(&MkdirRequest {
+        in_time(desk.client.make_directory(&MkdirRequest {
             path: Some(format!("{at}/many/{n}")),
             ..Default::default()
         }))
-        .await;
-        made
+        .await
     };
     let mut n = 0;
     let refused = loop {

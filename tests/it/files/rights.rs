@@ -21,7 +21,7 @@ struct Shared {
 impl Shared {
     fn new() -> Option<Self> {
         let Some(user) = UnprivilegedUser::get() else {
-            eprintln!("SKIPPED: only root can act as another user");
+            super::say("SKIPPED: only root can act as another user");
             return None;
         };
         let dir = tempfile::TempDir::with_prefix("sandshell-test-").unwrap();
@@ -49,15 +49,15 @@ impl Shared {
         std::fs::set_permissions(self.path(name), mode).unwrap();
     }
 
-    fn text(&self, name: &str) -> Option<String> {
-        Some(self.path(name).to_str().unwrap().to_owned())
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
     }
 
     /// Tries everything that the user must not be able to do, and then what it can.
     async fn try_all(&self, client: &Client, user: Option<&str>) {
         let user = user.map(str::to_owned);
         let file = |name: &str| FileQuery {
-            path: self.text(name).unwrap(),
+            path: self.text(name),
             user: user.clone(),
             ..Default::default()
         };
@@ -83,8 +83,8 @@ impl Shared {
             ("roots", "users/r"),
         ] {
             let copied = in_time(client.copy_file(&CopyRequest {
-                from: self.text(from),
-                to: self.text(to),
+                from: Some(self.text(from)),
+                to: Some(self.text(to)),
                 recursive: true,
                 user: user.clone(),
                 ..Default::default()
@@ -93,8 +93,8 @@ impl Shared {
             assert_eq!(code_of(copied), denied, "{from}");
         }
         let moved = in_time(client.move_file(&MoveRequest {
-            from: self.text("secret"),
-            to: self.text("users/mine"),
+            from: Some(self.text("secret")),
+            to: Some(self.text("users/mine")),
             user: user.clone(),
             ..Default::default()
         }))
@@ -102,7 +102,7 @@ impl Shared {
         assert_eq!(code_of(moved), denied);
         for name in ["secret", "roots/file", "roots"] {
             let removed = in_time(client.remove_file(&RemoveRequest {
-                path: self.text(name),
+                path: Some(self.text(name)),
                 recursive: true,
                 user: user.clone(),
                 ..Default::default()
@@ -110,7 +110,7 @@ impl Shared {
             .await;
             assert_eq!(code_of(removed), denied, "{name}");
             let changed = in_time(client.change_mode(&ChmodRequest {
-                path: self.text(name),
+                path: Some(self.text(name)),
                 path_base64: None,
                 mode: FileMode::new(0o777).unwrap(),
                 recursive: true,
@@ -128,15 +128,15 @@ impl Shared {
                 .unwrap();
         }
         let made = in_time(client.make_directory(&MkdirRequest {
-            path: self.text("users/made/deep"),
+            path: Some(self.text("users/made/deep")),
             user: user.clone(),
             ..Default::default()
         }))
         .await;
         made.unwrap();
         let copied = in_time(client.copy_file(&CopyRequest {
-            from: self.text("users/made"),
-            to: self.text("users/copy"),
+            from: Some(self.text("users/made")),
+            to: Some(self.text("users/copy")),
             recursive: true,
             user: user.clone(),
             ..Default::default()
@@ -190,7 +190,7 @@ async fn an_agent_without_rights_has_its_own() {
 async fn a_replaced_file_stays_its_owners() {
     let Some(shared) = Shared::new() else { return };
     let agent = Agent::start();
-    let file = FileQuery::new(shared.text("users/file").unwrap());
+    let file = FileQuery::new(shared.text("users/file"));
     let options = WriteOptions::default();
     in_time(
         agent
@@ -212,7 +212,7 @@ async fn a_file_that_is_read_only_is_not_replaced() {
     let Some(shared) = Shared::new() else { return };
     shared.mode("users/file", 0o444);
     let agent = Agent::builder().run_as(shared.user).start();
-    let file = FileQuery::new(shared.text("users/file").unwrap());
+    let file = FileQuery::new(shared.text("users/file"));
     let options = WriteOptions::default();
     let written = in_time(agent.client().write_file(&file, &options, "x")).await;
     assert_eq!(code_of(written), ErrorCode::PermissionDenied);
@@ -223,7 +223,7 @@ async fn a_file_that_is_read_only_is_not_replaced() {
 async fn a_recursive_list_says_what_it_could_not_enter() {
     let Some(shared) = Shared::new() else { return };
     let agent = Agent::builder().run_as(shared.user).start();
-    let dir = FileQuery::new(shared.text("").unwrap());
+    let dir = FileQuery::new(shared.text(""));
     let options = ListOptions {
         recursive: true,
         hidden: None,
@@ -260,7 +260,7 @@ async fn modes_of_a_tree_are_set_though_it_could_not_be_read() {
     for name in ["closed/in", "closed"] {
         let path = desk.dir.join(name);
         give(&path, shared.user);
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o0)).unwrap();
     }
     let change = async |mode| {
         let request = ChmodRequest {
