@@ -431,3 +431,37 @@ async fn names_may_be_any_bytes() {
     let written = desk.client.write_file(&too_long, &options, "x").await;
     assert_eq!(code_of(written), ErrorCode::NameTooLong);
 }
+
+/// There are 64 threads for files; whoever is slow must not hold one.
+#[tokio::test]
+async fn many_slow_readers_and_writers_are_in_nobodys_way() {
+    let desk = Desk::new();
+    let sparse = std::fs::File::create(desk.dir.join("sparse")).unwrap();
+    sparse.set_len(64 << 20).unwrap();
+    let mut readers = Vec::new();
+    let mut writers = Vec::new();
+    for n in 0..80 {
+        let options = ReadOptions::default();
+        let content = desk.client.read_file(&desk.query("sparse"), &options).await;
+        readers.push(content.unwrap().bytes);
+        let (client, query) = (desk.client.clone(), desk.query(&format!("slow-{n}")));
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let piece = Bytes::from(noise(300_000));
+        let slow = futures_util::stream::once(async move {
+            begun.send(()).unwrap();
+            Ok(piece)
+        });
+        let slow = futures_util::StreamExt::chain(slow, futures_util::stream::pending());
+        writers.push(tokio::spawn(async move {
+            let options = WriteOptions::default();
+            client.upload_file(&query, &options, slow).await
+        }));
+        in_time(has_begun).await.unwrap();
+    }
+    desk.put("quick", "x").await;
+    assert_eq!(desk.get("quick").await, "x");
+    for writer in writers {
+        writer.abort();
+    }
+    drop(readers);
+}
