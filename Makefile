@@ -9,12 +9,13 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/sandshell
 CARGO := cargo
 
-.PHONY: help run build test check bench gen clean tools
+.PHONY: help run build test check attack bench gen clean tools
 
 help:
 	@echo 'make run     build the release binary and serve an agent on LISTEN=$(LISTEN)'
 	@echo 'make test    install what the tests need, then run everything'
 	@echo 'make check   format, lints and unit tests; for every save'
+	@echo 'make attack  a minute of file calls beside a program that swaps links under them'
 	@echo 'make bench   the floor and us in one run: table and JSON (ARGS=--quick)'
 	@echo 'make gen     write openapi/agent-v1.json anew'
 	@echo 'make tools   install cargo-nextest and cargo-deny (slow, once)'
@@ -40,6 +41,12 @@ check:
 	@$(CARGO) fmt --all --check
 	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	@$(CARGO) test --locked --workspace --exclude sandshell-tests --lib --bins --quiet
+
+# `make test` has eight seconds of it.
+attack:
+	@$(if $(SANDSHELL_BIN),,$(CARGO) build --locked --profile tested -p sandshell)
+	@SANDSHELL_ATTACK_SECONDS=60 SANDSHELL_BIN=$(or $(SANDSHELL_BIN),$(abspath $(TARGET))/tested/sandshell) \
+		$(CARGO) test --locked -p sandshell-tests --test it never_a_byte_from_outside -- --nocapture
 
 bench:
 	@$(CARGO) build --locked --release -p sandshell -p sandshell-bench

@@ -13,6 +13,7 @@
 
 mod contexts;
 mod exec;
+mod files;
 mod floor;
 mod inside;
 mod interrupt;
@@ -46,6 +47,7 @@ const SECTIONS: &[&str] = &[
     "memory",
     "proxy",
     "contexts",
+    "files",
     "in-process",
 ];
 
@@ -187,6 +189,9 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     if options.wants("contexts") {
         let agent = Agent::start();
         contexts::run(report, &agent.client(), options.count(200)).await?;
+    }
+    if options.wants("files") {
+        files::run(report, &Agent::start(), options.quick).await?;
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ mod calls;
 mod completion;
 mod contexts;
 mod explorer;
+mod files;
 mod git;
 mod house;
 mod killing;

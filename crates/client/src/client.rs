@@ -11,13 +11,12 @@ use http::header::{
     SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, response};
-use http_body_util::Full;
 use sandshell_types::{ExecRequest, ExecResult, Health, TicketReply, TicketRequest, VersionInfo};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 
-use crate::connection::{Connection, OutRequest};
+use crate::connection::{Connection, OutBody, OutRequest};
 use crate::endpoint::{Endpoint, Transport};
 use crate::pool::Pool;
 use crate::{ByteStream, ClientError, EventStream, SseStream};
@@ -231,6 +230,39 @@ impl Client {
         Ok(self.accepted(request).await?.1)
     }
 
+    /// A `GET` with headers of its own. "Not modified" is a good reply to it.
+    pub(crate) async fn get_with(
+        &self,
+        path: &str,
+        headers: HeaderMap,
+    ) -> Result<(response::Parts, ByteStream), ClientError> {
+        let mut request = self.request(Method::GET, path, Bytes::new())?;
+        request.headers_mut().extend(headers);
+        let (head, body) = self.send(request).await?;
+        if head.status.is_success() || head.status == StatusCode::NOT_MODIFIED {
+            return Ok((head, body));
+        }
+        Err(ClientError::from_reply(
+            head.status,
+            &body.read_to_end().await?,
+        ))
+    }
+
+    /// Sends bytes, perhaps as a stream.
+    pub(crate) async fn send_body<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: OutBody,
+    ) -> Result<T, ClientError> {
+        let mut request = self.request(method, path, Bytes::new())?;
+        *request.body_mut() = body;
+        request.headers_mut().insert(CONTENT_TYPE, OCTETS);
+        request.headers_mut().extend(headers);
+        read_json(self.accepted(request).await?).await
+    }
+
     pub(crate) async fn get_events(&self, path: &str) -> Result<EventStream, ClientError> {
         let request = self.request(Method::GET, path, Bytes::new())?;
         self.events(request).await
@@ -301,7 +333,7 @@ impl Client {
             ClientError::protocol(format!("the path {path:?} cannot be requested"), error)
         })?;
         let keyed = method == Method::POST;
-        let mut request = Request::new(Full::new(body));
+        let mut request = Request::new(OutBody::Whole(body));
         *request.method_mut() = method;
         *request.uri_mut() = uri;
         let headers = request.headers_mut();
@@ -338,7 +370,7 @@ impl Client {
         mut request: OutRequest,
     ) -> Result<(response::Parts, ByteStream), ClientError> {
         if let Some(mut connection) = self.shared.pool.take() {
-            let spare = repeatable(&request).then(|| request.clone());
+            let spare = repeatable(&request).then(|| again(&request)).flatten();
             match connection.send(request).await {
                 Ok(reply) => return Ok(self.opened(reply, connection)),
                 Err(failure) => match failure.unsent.or(spare.filter(|_| failure.no_reply)) {
@@ -388,6 +420,15 @@ fn bearer(token: &str) -> Result<HeaderValue, ClientError> {
 fn repeatable(request: &OutRequest) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
         || request.headers().contains_key(IDEMPOTENCY_KEY)
+}
+
+/// The same request again, if its body can be had again.
+fn again(request: &OutRequest) -> Option<OutRequest> {
+    let mut copy = Request::new(request.body().again()?);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
 }
 
 async fn read_json<T: DeserializeOwned>(

@@ -10,12 +10,14 @@
 //! announced to that future's waker alone, and would be lost.
 
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use futures_util::Stream;
 use http::{Request, Response};
-use http_body_util::Full;
+use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use tokio::task::coop::unconstrained;
@@ -23,13 +25,63 @@ use tokio::task::coop::unconstrained;
 use crate::ClientError;
 use crate::endpoint::{Endpoint, Transport};
 
-pub(crate) type OutRequest = Request<Full<Bytes>>;
+pub(crate) type OutRequest = Request<OutBody>;
+
+/// The body of a request.
+pub(crate) enum OutBody {
+    Whole(Bytes),
+    Stream(Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>),
+}
+
+impl OutBody {
+    pub(crate) fn stream(stream: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Self {
+        Self::Stream(Box::pin(stream))
+    }
+
+    /// The same again; a stream cannot be had twice.
+    pub(crate) fn again(&self) -> Option<Self> {
+        match self {
+            Self::Whole(bytes) => Some(Self::Whole(bytes.clone())),
+            Self::Stream(_) => None,
+        }
+    }
+}
+
+impl Body for OutBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match self.get_mut() {
+            Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Stream(stream) => {
+                let next = stream.as_mut().poll_next(cx);
+                next.map(|next| next.map(|piece| piece.map(Frame::data)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Whole(bytes) if bytes.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Stream(_) => SizeHint::default(),
+        }
+    }
+}
 
 pub(crate) struct Connection {
-    sender: http1::SendRequest<Full<Bytes>>,
+    sender: http1::SendRequest<OutBody>,
     /// `None` once it has finished: the socket is then closed. Boxed because connections move
     /// between pool, future and stream.
-    driver: Option<Box<http1::Connection<Transport, Full<Bytes>>>>,
+    driver: Option<Box<http1::Connection<Transport, OutBody>>>,
 }
 
 /// A request that got no reply.

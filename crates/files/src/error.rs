@@ -26,6 +26,18 @@ pub enum FileError {
         /// Why.
         errno: Errno,
     },
+    /// What is there is not what the caller expected to be there.
+    #[error("{}: it is not as expected", path.display())]
+    Precondition {
+        /// Where, as the user named it.
+        path: PathBuf,
+    },
+    /// A file ended before its promised length.
+    #[error("the file became shorter while it was read; {missing} bytes are missing")]
+    Shrunk {
+        /// How many bytes.
+        missing: u64,
+    },
     /// An archive is damaged, or has an entry that would leave its directory.
     #[error("the archive is not valid: {reason}")]
     Archive {

@@ -29,6 +29,10 @@ pub use context::{
 };
 pub use error::{ErrorCode, Problem};
 pub use exec::{Env, ExecRequest, ExecResult, Limits, OnDisconnect, Truncate, Truncated};
+pub use file::{
+    ChmodReply, ChmodRequest, CopyReply, CopyRequest, FileEntry, FileKind, FileMode, MkdirRequest,
+    MoveRequest, RemoveReply, RemoveRequest,
+};
 pub use git::{
     GitAddRequest, GitAuth, GitBranch, GitBranchesReply, GitBranchesRequest, GitCheckoutRequest,
     GitCloneReply, GitCloneRequest, GitCommit, GitCommitReply, GitCommitRequest, GitConflictKind,

@@ -161,6 +161,23 @@ problems! {
     ContextProblems: InvalidRequest InvalidCwd Unauthorized ContextNotFound IdempotencyConflict
         ContextBusy ContextEnded BodyTooLarge UnsupportedMediaType InterpreterNotFound
         LimitReached Internal Unavailable;
+    /// Of routes that look at files.
+    FileReadProblems: InvalidRequest UserNotFound Unauthorized Forbidden PermissionDenied
+        FileNotFound SessionNotFound NotADirectory IsADirectory NotARegularFile TooManyLinks
+        NameTooLong Internal Unavailable;
+    /// Of routes that give the content of a file.
+    FileContentProblems: InvalidRequest UserNotFound Unauthorized Forbidden PermissionDenied
+        FileNotFound SessionNotFound PreconditionFailed RangeNotSatisfiable NotADirectory
+        IsADirectory NotARegularFile TooManyLinks NameTooLong Internal Unavailable;
+    /// Of routes that write a file.
+    FileWriteProblems: InvalidRequest UserNotFound Unauthorized Forbidden PermissionDenied
+        FileNotFound SessionNotFound FileExists PreconditionFailed NotADirectory IsADirectory
+        NotARegularFile TooManyLinks NameTooLong Internal Unavailable NoSpace;
+    /// Of routes that change files.
+    FileChangeProblems: InvalidRequest UserNotFound Unauthorized Forbidden PermissionDenied
+        FileNotFound SessionNotFound FileExists DirectoryNotEmpty IdempotencyConflict BodyTooLarge
+        UnsupportedMediaType NotADirectory IsADirectory NotARegularFile TooManyLinks NameTooLong
+        LimitReached Internal Unavailable NoSpace;
     /// Of the readiness probe.
     ReadyProblems: Unavailable;
 }

@@ -1,6 +1,7 @@
 //! Failures with files: what the kernel said becomes a code.
 
 use rustix::io::Errno;
+use sandshell_exec::inside::InsideError;
 use sandshell_files::FileError;
 use sandshell_types::ErrorCode;
 
@@ -19,6 +20,14 @@ impl From<FileError> for ApiError {
                     None => Self::internal(&format!("{path} cannot be used"), &errno),
                 }
             }
+            FileError::Precondition { path } => Self::new(
+                ErrorCode::PreconditionFailed,
+                format!(
+                    "{}: it is not the version that was expected",
+                    path.display()
+                ),
+            )
+            .hint("Read it again, with its ETag, and decide anew."),
             FileError::Archive { reason } => Self::new(
                 ErrorCode::InvalidArchive,
                 format!("the archive is not valid: {reason}"),
@@ -29,6 +38,12 @@ impl From<FileError> for ApiError {
             FileError::Exec(error) => error.into(),
             other => Self::internal("the request failed", &other),
         }
+    }
+}
+
+impl From<InsideError> for ApiError {
+    fn from(error: InsideError) -> Self {
+        FileError::from(error).into()
     }
 }
 
