@@ -5,6 +5,17 @@
 //! call is made for; nothing in here opens a user's path in another way. Git runs as a process of the
 //! sandbox like any other.
 
+mod archive;
 mod error;
+mod find;
+mod pipe;
+mod search;
+mod stop;
+mod walk;
 
+pub use archive::{Compression, Pack, PackRules, Progress, merge_into, replace};
 pub use error::FileError;
+pub use find::Find;
+pub use pipe::{Feeder, Inlet, Outlet, Pieces, inlet, outlet};
+pub use search::Search;
+pub use stop::Stop;

@@ -6,6 +6,7 @@
 //! Conventions: fields are `snake_case`; durations end in `_ms`; times are RFC 3339 and end in `_at`;
 //! requests refuse unknown fields, replies may grow.
 
+mod archive;
 mod backup;
 mod context;
 mod error;
@@ -17,11 +18,17 @@ mod output;
 mod port;
 mod process;
 mod sandbox;
+mod search;
 mod service;
 mod session;
 mod terminal;
 mod watch;
 
+pub use archive::{ArchiveCounts, ArchiveFormat};
+pub use backup::{
+    BackupProgress, BackupRecord, BackupRequest, BackupStage, BackupState, Download, Multipart,
+    RestoreReply, RestoreRequest, Upload,
+};
 pub use error::{ErrorCode, Problem};
 pub use exec::{Env, ExecRequest, ExecResult, Limits, OnDisconnect, Truncate, Truncated};
 pub use ids::{BackupId, CommandId, ContextId, IdError, ProcessId, SessionId, TerminalId};
@@ -32,6 +39,10 @@ pub use process::{
     HttpCheck, KillReply, KillRequest, List, LogCondition, PortCondition, ProcessKind,
     ProcessRecord, ProcessRequest, ProcessState, RestartMode, RestartPolicy, SignalReply,
     SignalRequest, SignalScope, Survivor, WaitOutcome, WaitReply, WaitRequest,
+};
+pub use search::{
+    CaseMode, ContextLine, EntryKind, FindReply, FindRequest, FoundEntry, SearchMatch, SearchReply,
+    SearchRequest, SearchSummary, Span,
 };
 pub use service::{API_VERSION, Health, VersionInfo};
 pub use session::{

@@ -10,7 +10,8 @@ use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::{Component, Path};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, statat,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, chmodat, fstat, openat,
+    openat2, statat,
 };
 use rustix::io::Errno;
 
@@ -96,6 +97,12 @@ impl Root {
         let number = found.as_raw_fd().to_string();
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         openat(&self.descriptors, number, flags, Mode::empty())
+    }
+
+    /// Sets the permission bits of what was found, itself, whatever its name means by now.
+    pub fn chmod(&self, found: impl AsFd, mode: Mode) -> Result<(), Errno> {
+        let number = found.as_fd().as_raw_fd().to_string();
+        chmodat(&self.descriptors, number, mode, AtFlags::empty())
     }
 
     /// What is at a name in a directory that was found, itself when it is a link.
