@@ -44,6 +44,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandshell_exec::{Config, ExecError, Executor, StartError};
+use sandshell_files::Backups;
 use sandshell_isolate::InitHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -122,6 +123,9 @@ pub enum AgentError {
     /// The execution core did not start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The backups in the state directory cannot be used.
+    #[error("cannot use the backups in the state directory")]
+    Backups(#[source] io::Error),
     /// The address cannot be had.
     #[error("cannot listen on {listen}")]
     Listen {
@@ -190,6 +194,7 @@ impl AgentError {
 #[derive(Clone)]
 pub(crate) struct Agent {
     pub(crate) executor: Executor,
+    pub(crate) backups: Backups,
     /// Cancelled when the agent ends; every long stream ends with it.
     pub(crate) shutdown: CancellationToken,
 }
@@ -219,9 +224,13 @@ pub async fn serve(
         .map_err(listen_failed)?;
     let address = listener.address().map_err(listen_failed)?;
     let executor = Executor::start(init, core_config(&options, &state_dir)).await?;
+    let shutdown = CancellationToken::new();
+    let backups_dir = state_dir.path().join("backups");
+    let backups = Backups::open(backups_dir, executor.clone(), shutdown.clone());
     let agent = Arc::new(Agent {
         executor: executor.clone(),
-        shutdown: CancellationToken::new(),
+        backups: backups.map_err(AgentError::Backups)?,
+        shutdown,
     });
     let edge = Edge::new(Arc::clone(&agent), Auth::new(token.clone()));
     let server = tokio::spawn(server::serve(
@@ -288,6 +297,7 @@ async fn run(
         loop {
             sweep.tick().await;
             edge.expire_keys();
+            agent.backups.expire().await;
         }
     };
     tokio::select! {

@@ -6,6 +6,7 @@
 //! An [`ApiError`] becomes a response that carries its [`Problem`] as an extension and has no body
 //! yet: handlers need not know the request they fail.
 
+mod backup;
 mod file;
 
 use axum::response::{IntoResponse, Response};
@@ -62,6 +63,11 @@ impl ApiError {
             ),
             status => Self::internal("the request failed", &status),
         }
+    }
+
+    /// The problem itself, for an event.
+    pub(crate) fn into_problem(self) -> Problem {
+        *self.0
     }
 
     #[cfg(test)]

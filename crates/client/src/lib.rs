@@ -40,6 +40,7 @@ mod process;
 mod query;
 mod session;
 mod sse;
+mod tree;
 
 pub use body::ByteStream;
 pub use client::Client;
@@ -47,6 +48,7 @@ pub use error::ClientError;
 pub use events::{EventStream, OutputStreamEvent, StreamEvent};
 pub use query::{EventQuery, OutputQuery, Page, ProcessFilter};
 pub use sse::{SseEvent, SseParser};
+pub use tree::ArchiveQuery;
 
 /// The wire types, so that a user of the client needs no second dependency.
 pub use sandshell_types as types;

@@ -25,11 +25,11 @@ pub use place::{merge_into, replace};
 pub(crate) use unpack::verify;
 
 /// Most entries of an archive that is taken in.
-pub const MAX_ENTRIES: u64 = 10_000_000;
+const MAX_ENTRIES: u64 = 10_000_000;
 /// Most directories, whose attributes are kept until the end.
-pub const MAX_DIRECTORIES: usize = 1_000_000;
+const MAX_DIRECTORIES: usize = 1_000_000;
 /// Most bytes that come out of an archive.
-pub const MAX_BYTES: u64 = 1 << 40;
+const MAX_BYTES: u64 = 1 << 40;
 /// Permission bits that are kept: set-user-id and set-group-id are not.
 const MODE_BITS: u32 = 0o1777;
 

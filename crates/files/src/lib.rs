@@ -6,6 +6,7 @@
 //! sandbox like any other.
 
 mod archive;
+mod backup;
 mod error;
 mod find;
 mod pipe;
@@ -14,6 +15,7 @@ mod stop;
 mod walk;
 
 pub use archive::{Compression, Pack, PackRules, Progress, merge_into, replace};
+pub use backup::{BackupError, Backups, PROGRESS_EVERY, Task};
 pub use error::FileError;
 pub use find::Find;
 pub use pipe::{Feeder, Inlet, Outlet, Pieces, inlet, outlet};

@@ -12,19 +12,31 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 /// How long either side waits for the other.
-pub const STALL: Duration = Duration::from_mins(2);
+const STALL: Duration = Duration::from_mins(2);
 
 /// Size of the pieces that are written, and how many may wait.
 const PIECE: usize = 128 << 10;
 const WAITING: usize = 4;
 
-/// A piece, or why there will be none.
-pub type Pieces = mpsc::Receiver<io::Result<Bytes>>;
+/// The taking end, on the runtime.
+#[derive(Debug)]
+pub struct Pieces(mpsc::Receiver<Fed>);
+
+impl Pieces {
+    /// The next piece; `None` at a proper end.
+    pub async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        match self.0.recv().await {
+            Some(Fed::Data(data)) => Ok(Some(data)),
+            Some(Fed::End) => Ok(None),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
 
 /// The writing end, for an inside thread.
 #[derive(Debug)]
 pub struct Outlet {
-    pieces: mpsc::Sender<io::Result<Bytes>>,
+    pieces: mpsc::Sender<Fed>,
     buffer: Vec<u8>,
     runtime: Handle,
 }
@@ -37,18 +49,14 @@ pub fn outlet() -> (Outlet, Pieces) {
         buffer: Vec::with_capacity(PIECE),
         runtime: Handle::current(),
     };
-    (outlet, taken)
+    (outlet, Pieces(taken))
 }
 
 impl Outlet {
-    /// Breaks the stream off.
-    pub fn fail(self, why: String) {
-        let _ = self.send(Err(io::Error::other(why)));
-    }
-
-    /// Sends what is left.
+    /// Sends what is left, and that it was all. Dropped without this, the stream breaks off.
     pub fn finish(mut self) -> io::Result<()> {
-        self.send_buffer()
+        self.send_buffer()?;
+        self.send(Fed::End)
     }
 
     fn send_buffer(&mut self) -> io::Result<()> {
@@ -56,10 +64,10 @@ impl Outlet {
             return Ok(());
         }
         let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE));
-        self.send(Ok(piece.into()))
+        self.send(Fed::Data(piece.into()))
     }
 
-    fn send(&self, piece: io::Result<Bytes>) -> io::Result<()> {
+    fn send(&self, piece: Fed) -> io::Result<()> {
         let sending = async { tokio::time::timeout(STALL, self.pieces.send(piece)).await };
         match self.runtime.block_on(sending) {
             Ok(Ok(())) => Ok(()),
@@ -86,6 +94,7 @@ impl Write for Outlet {
     }
 }
 
+#[derive(Debug)]
 enum Fed {
     Data(Bytes),
     End,

@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use axum::body::Bytes;
 use sandshell_types::{
-    CommandEvent, ErrorCode, ExitEvent, Problem, SessionExitEvent, TruncatedEvent,
+    BackupProgress, CommandEvent, ErrorCode, ExitEvent, Problem, SearchSummary, SessionExitEvent,
+    TruncatedEvent,
 };
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
@@ -50,6 +51,8 @@ fn base() -> OpenApi {
     add_schema::<ExitEvent>(&mut components);
     add_schema::<CommandEvent>(&mut components);
     add_schema::<SessionExitEvent>(&mut components);
+    add_schema::<SearchSummary>(&mut components);
+    add_schema::<BackupProgress>(&mut components);
     OpenApiBuilder::new()
         .info(info)
         .components(Some(components))
@@ -116,6 +119,29 @@ problems! {
     ChangeProblems: InvalidRequest Unauthorized ProcessNotFound SessionNotFound IdempotencyConflict
         ProcessEnded StdinClosed StdinOffset SessionEnded BodyTooLarge UnsupportedMediaType
         LimitReached Internal Unavailable;
+    /// Of routes that look for files, or in them.
+    SearchProblems: InvalidRequest UserNotFound Unauthorized PermissionDenied SessionNotFound
+        FileNotFound IdempotencyConflict BodyTooLarge UnsupportedMediaType NotADirectory
+        NotARegularFile TooManyLinks NameTooLong Internal Unavailable;
+    /// Of routes that give an archive.
+    PackProblems: InvalidRequest UserNotFound Unauthorized PermissionDenied SessionNotFound
+        FileNotFound NotADirectory NotARegularFile TooManyLinks NameTooLong Internal Unavailable;
+    /// Of routes that take an archive.
+    UnpackProblems: InvalidRequest UserNotFound Unauthorized PermissionDenied SessionNotFound
+        FileNotFound FileExists NotADirectory IsADirectory NotARegularFile TooManyLinks NameTooLong
+        InvalidArchive Internal Unavailable NoSpace;
+    /// Of routes that look at backups.
+    BackupProblems: InvalidRequest Unauthorized BackupNotFound Internal Unavailable;
+    /// Of the route that makes a backup.
+    BackupCreateProblems: InvalidRequest UserNotFound Unauthorized PermissionDenied SessionNotFound
+        FileNotFound IdConflict IdempotencyConflict BodyTooLarge UnsupportedMediaType NotADirectory
+        NotARegularFile TooManyLinks NameTooLong InvalidArchive LimitReached Internal StorageFailed
+        Unavailable NoSpace;
+    /// Of the route that restores a backup.
+    RestoreProblems: InvalidRequest UserNotFound Unauthorized PermissionDenied SessionNotFound
+        FileNotFound BackupNotFound FileExists IdempotencyConflict BodyTooLarge UnsupportedMediaType
+        NotADirectory IsADirectory NotARegularFile TooManyLinks NameTooLong InvalidArchive Internal
+        StorageFailed Unavailable NoSpace;
     /// Of the readiness probe.
     ReadyProblems: Unavailable;
 }

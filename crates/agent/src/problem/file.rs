@@ -23,6 +23,9 @@ impl From<FileError> for ApiError {
                 ErrorCode::InvalidArchive,
                 format!("the archive is not valid: {reason}"),
             ),
+            FileError::Output {
+                errno: Errno::NOSPC | Errno::DQUOT,
+            } => Self::new(ErrorCode::NoSpace, "the agent has no space left"),
             FileError::Exec(error) => error.into(),
             other => Self::internal("the request failed", &other),
         }
@@ -68,6 +71,8 @@ fn code(errno: Errno) -> Option<(ErrorCode, &'static str)> {
             Code::InvalidRequest,
             "source and target are on different file systems",
         ),
+        Errno::STALE => (Code::Unavailable, "it changed while it was read; try again"),
+        Errno::CANCELED => (Code::Unavailable, "it was broken off"),
         Errno::MFILE | Errno::NFILE | Errno::NOMEM => {
             (Code::Unavailable, "the machine has no resources left")
         }
