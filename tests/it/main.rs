@@ -7,6 +7,8 @@
     reason = "a failed expectation is what a test is for"
 )]
 
+mod archive;
+mod backups;
 mod bad_input;
 mod bytes;
 mod calls;
@@ -15,5 +17,7 @@ mod house;
 mod killing;
 mod lifecycle;
 mod processes;
+mod search;
 mod sessions;
 mod shell_cases;
+mod tree;

@@ -35,6 +35,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::archive::{Compression, Pack, PackRules, Progress, replace, verify};
+use crate::find::checked_path;
 use crate::{FileError, Stop};
 pub use error::BackupError;
 use storage::Storage;
@@ -88,7 +89,7 @@ impl Backups {
         let session = request.session.as_ref().map(SessionId::as_str);
         let path = inner
             .executor
-            .absolute(Path::new(&request.path), session)?;
+            .absolute(checked_path(&request.path)?, session)?;
         let spec = Spec::of(&request, &path)?;
         let rules = PackRules {
             exclude: spec.exclude.clone(),
@@ -180,15 +181,22 @@ impl Backups {
         let who = inner.executor.who(request.user.as_deref())?;
         let session = request.session.as_ref().map(SessionId::as_str);
         let path = match &request.path {
-            Some(path) => inner.executor.absolute(Path::new(path), session)?,
+            Some(path) => inner.executor.absolute(checked_path(path)?, session)?,
             None => PathBuf::from(&record.path),
         };
         let (begun, task) = task::begin();
         let cancel = inner.shutdown.child_token();
         tokio::spawn(async move {
-            let restored =
-                restore(&inner, &record, path, who, request.download, &begun.progress, cancel)
-                    .await;
+            let restored = restore(
+                &inner,
+                &record,
+                path,
+                who,
+                request.download,
+                &begun.progress,
+                cancel,
+            )
+            .await;
             begun.finish(restored);
         });
         Ok(task)
@@ -277,7 +285,13 @@ impl Making {
             file.sync_all().map_err(output_failed)?;
             Ok::<_, FileError>((counts, tally))
         };
-        Ok(self.inner.executor.inside().run(&self.who, job).await.map_err(FileError::from)??)
+        Ok(self
+            .inner
+            .executor
+            .inside()
+            .run(&self.who, job)
+            .await
+            .map_err(FileError::from)??)
     }
 
     /// Fetches an archive and reads it through.
@@ -356,7 +370,10 @@ async fn restore(
             let file = inner.store.temporary().await?;
             let to = file.path().to_owned();
             fetched = Some(file);
-            inner.storage.download(download, &to, &cancel, progress).await?;
+            inner
+                .storage
+                .download(download, &to, &cancel, progress)
+                .await?;
             to
         }
         None => inner.store.archive(record.id.as_str()),

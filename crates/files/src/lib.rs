@@ -17,7 +17,7 @@ mod walk;
 pub use archive::{Compression, Pack, PackRules, Progress, merge_into, replace};
 pub use backup::{BackupError, Backups, PROGRESS_EVERY, Task};
 pub use error::FileError;
-pub use find::Find;
+pub use find::{Find, checked_path};
 pub use pipe::{Feeder, Inlet, Outlet, Pieces, inlet, outlet};
 pub use search::Search;
 pub use stop::Stop;

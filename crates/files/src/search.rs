@@ -57,7 +57,10 @@ impl Search {
     /// Checks a request; `start` is its path, absolute.
     pub fn new(start: PathBuf, request: &SearchRequest) -> Result<Self, FileError> {
         if request.pattern.is_empty() {
-            return Err(FileError::invalid("/pattern", "an empty pattern matches everything"));
+            return Err(FileError::invalid(
+                "/pattern",
+                "an empty pattern matches everything",
+            ));
         }
         if request.pattern.len() > MAX_PATTERN {
             let detail = format!("a pattern has at most {MAX_PATTERN} bytes");
@@ -241,9 +244,7 @@ impl Read for Watched<'_> {
         let most = usize::try_from(self.left)
             .unwrap_or(usize::MAX)
             .min(buffer.len());
-        let read = self
-            .file
-            .read(buffer.get_mut(..most).unwrap_or_default())?;
+        let read = self.file.read(buffer.get_mut(..most).unwrap_or_default())?;
         self.left -= read as u64;
         Ok(read)
     }
@@ -312,7 +313,10 @@ impl Sink for Lines<'_> {
     }
 
     fn context(&mut self, _: &Searcher, line: &SinkContext<'_>) -> Result<bool, io::Error> {
-        let text = Encoded::new(beginning(without_end(line.bytes())).to_vec(), Encoding::Auto);
+        let text = Encoded::new(
+            beginning(without_end(line.bytes())).to_vec(),
+            Encoding::Auto,
+        );
         let shown = ContextLine {
             line: line.line_number().unwrap_or(0),
             text: text.data,

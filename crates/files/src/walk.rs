@@ -348,6 +348,8 @@ fn read_some(dir: &OwnedFd, buffer: &mut Vec<u8>, most: usize) -> Result<(Vec<Na
 
 /// All names of a directory, sorted, for trees of our own making.
 pub(crate) fn names_in(dir: &OwnedFd) -> Result<Vec<OsString>, Errno> {
+    // It may have been read before.
+    rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0))?;
     let mut buffer = Vec::with_capacity(32 << 10);
     let (names, _) = read_some(dir, &mut buffer, usize::MAX)?;
     Ok(names.into_iter().rev().map(|name| name.name).collect())

@@ -1,6 +1,5 @@
 //! `/v1/files/archive`: trees as tar archives.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -8,7 +7,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use http::{HeaderValue, header};
-use sandshell_files::{Compression, FileError, Pack, PackRules, Stop, inlet, merge_into, outlet};
+use sandshell_files::{
+    Compression, FileError, Pack, PackRules, Stop, checked_path, inlet, merge_into, outlet,
+};
 use sandshell_types::{ArchiveCounts, ArchiveFormat, ErrorCode};
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
@@ -50,12 +51,19 @@ impl ArchiveQuery {
                 "session" => query.session = Some(value),
                 "user" => query.user = Some(value),
                 "format" if packing => {
-                    query.format = [ArchiveFormat::Tar, ArchiveFormat::TarGz, ArchiveFormat::TarZst]
-                        .into_iter()
-                        .find(|format| format.as_str() == value)
-                        .ok_or_else(|| {
-                            wrong(&name, format!("{value:?} is none of tar, tar.gz and tar.zst"))
-                        })?;
+                    query.format = [
+                        ArchiveFormat::Tar,
+                        ArchiveFormat::TarGz,
+                        ArchiveFormat::TarZst,
+                    ]
+                    .into_iter()
+                    .find(|format| format.as_str() == value)
+                    .ok_or_else(|| {
+                        wrong(
+                            &name,
+                            format!("{value:?} is none of tar, tar.gz and tar.zst"),
+                        )
+                    })?;
                 }
                 "exclude" if packing => query.rules.exclude.push(value),
                 "gitignore" if packing => query.rules.gitignore = flag(&name, &value)?,
@@ -116,7 +124,7 @@ pub(crate) async fn pack(
     let who = agent.executor.who(query.user.as_deref())?;
     let start = agent
         .executor
-        .absolute(Path::new(&query.path), query.session.as_deref())?;
+        .absolute(checked_path(&query.path)?, query.session.as_deref())?;
     let pack = Arc::new(Pack::new(start, &query.rules)?);
     let inside = agent.executor.inside().clone();
     let checked = Arc::clone(&pack);
@@ -185,7 +193,9 @@ pub(crate) async fn unpack(
     let prepared = ArchiveQuery::new(pairs, false).and_then(|query| {
         let who = agent.executor.who(query.user.as_deref())?;
         let session = query.session.as_deref();
-        let target = agent.executor.absolute(Path::new(&query.path), session)?;
+        let target = agent
+            .executor
+            .absolute(checked_path(&query.path)?, session)?;
         Ok((who, target))
     });
     let (who, target) = match prepared {

@@ -1,6 +1,5 @@
 //! `/v1/files/find` and `/v1/files/search`: files by name, and lines in files.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use http::HeaderMap;
-use sandshell_files::{FileError, Find, Search, Stop};
+use sandshell_files::{FileError, Find, Search, Stop, checked_path};
 use sandshell_types::{
     FindReply, FindRequest, SearchMatch, SearchReply, SearchRequest, SearchSummary, SessionId,
 };
@@ -68,7 +67,9 @@ pub(crate) async fn find(
 ) -> Result<axum::Json<FindReply>, ApiError> {
     let who = agent.executor.who(request.user.as_deref())?;
     let session = request.session.as_ref().map(SessionId::as_str);
-    let start = agent.executor.absolute(Path::new(&request.path), session)?;
+    let start = agent
+        .executor
+        .absolute(checked_path(&request.path)?, session)?;
     let find = Find::new(start, &request)?;
     let (stop, _guard) = stop_with_client(&agent, request.timeout_ms);
     let found = agent
@@ -111,7 +112,9 @@ pub(crate) async fn search(
 ) -> Result<Response, ApiError> {
     let who = agent.executor.who(request.user.as_deref())?;
     let session = request.session.as_ref().map(SessionId::as_str);
-    let start = agent.executor.absolute(Path::new(&request.path), session)?;
+    let start = agent
+        .executor
+        .absolute(checked_path(&request.path)?, session)?;
     let search = Search::new(start, &request)?;
     let (stop, guard) = stop_with_client(&agent, request.timeout_ms);
     let (found, mut matches) = mpsc::channel(WAITING);
@@ -126,7 +129,8 @@ pub(crate) async fn search(
             Some(first) => Ok(events(Some(first), matches, work, guard)),
             None => {
                 let summary = finished(work).await?;
-                let done = stream::iter([Ok(sse::preamble()), sse::event("done", Some(0), &summary)]);
+                let done =
+                    stream::iter([Ok(sse::preamble()), sse::event("done", Some(0), &summary)]);
                 Ok(sse::response(Body::from_stream(done)))
             }
         };

@@ -33,10 +33,11 @@ impl From<BackupError> for ApiError {
             )
             .pointer("/download")
             .hint("Give a presigned URL in `download`."),
-            BackupError::TooMany { limit } => {
-                Self::new(Code::LimitReached, format!("{limit} backups are kept already"))
-                    .hint("Delete some, or give them a `ttl_ms`.")
-            }
+            BackupError::TooMany { limit } => Self::new(
+                Code::LimitReached,
+                format!("{limit} backups are kept already"),
+            )
+            .hint("Delete some, or give them a `ttl_ms`."),
             BackupError::Storage { detail } => {
                 Self::new(Code::StorageFailed, format!("the storage failed: {detail}"))
                     .hint("Nothing was changed; check that the URL is still valid.")
@@ -45,14 +46,15 @@ impl From<BackupError> for ApiError {
                 Code::Unavailable,
                 "it was broken off: the backup was deleted, or the agent ends",
             ),
-            BackupError::Store { errno: Errno::NOSPC | Errno::DQUOT } => {
-                Self::new(Code::NoSpace, "the agent has no space left for the backup")
+            BackupError::Store {
+                errno: Errno::NOSPC | Errno::DQUOT,
+            } => Self::new(Code::NoSpace, "the agent has no space left for the backup"),
+            BackupError::Store {
+                errno: Errno::NOENT,
+            } => Self::new(Code::BackupNotFound, "the archive of the backup is gone"),
+            BackupError::Invalid { pointer, detail } => {
+                FileError::Invalid { pointer, detail }.into()
             }
-            BackupError::Store { errno: Errno::NOENT } => Self::new(
-                Code::BackupNotFound,
-                "the archive of the backup is gone",
-            ),
-            BackupError::Invalid { pointer, detail } => FileError::Invalid { pointer, detail }.into(),
             BackupError::At { path, errno } => FileError::At { path, errno }.into(),
             BackupError::Archive { reason } => FileError::Archive { reason }.into(),
             BackupError::Exec(error) => match Arc::try_unwrap(error) {

@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::{Component, Path};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, chmodat, fstat, openat,
-    openat2, statat,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, chmodat, fstat, openat, openat2,
+    statat,
 };
 use rustix::io::Errno;
 

@@ -17,8 +17,8 @@ use sandshell_exec::inside::{Follow, Root};
 use sandshell_types::ArchiveCounts;
 use tar::{EntryType, Header};
 
-use super::Progress;
 use super::reader::time_text;
+use super::{MAX_BYTES, Progress};
 use crate::walk::{Entry, Globs, Next, Visitor, WalkOptions, below, walk};
 use crate::{FileError, Stop};
 
@@ -238,7 +238,10 @@ impl<W: Write> Packing<'_, W> {
         result
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one step of `file`, split for its buffer")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one step of `file`, split for its buffer"
+    )]
     fn content(
         &mut self,
         file: &mut File,
@@ -252,7 +255,9 @@ impl<W: Write> Packing<'_, W> {
         let mut left = size;
         let begun = Cell::new(false);
         loop {
-            let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+            let most = usize::try_from(left)
+                .unwrap_or(usize::MAX)
+                .min(buffer.len());
             let read = if most == 0 {
                 0
             } else {
@@ -278,6 +283,10 @@ impl<W: Write> Packing<'_, W> {
             }
             if self.stop.is_over() {
                 return Err(self.broken_off());
+            }
+            if self.counts.bytes > MAX_BYTES {
+                // It could not be taken in again.
+                return Err(unreadable(path, Errno::FBIG, true));
             }
             (self.progress)(&self.counts);
         }

@@ -193,9 +193,8 @@ fn swappable(root: &Root, target: &Path, dir: &OwnedFd) -> Option<(OwnedFd, OsSt
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return None;
     }
-    let is_mount = |stat: &rustix::fs::Statx| {
-        stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
-    };
+    let is_mount =
+        |stat: &rustix::fs::Statx| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
     let own = statx(dir, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).ok()?;
     (!is_mount(&own)).then_some((found, name))
 }

@@ -151,7 +151,9 @@ impl<R: Read> Reader<R> {
             EntryType::Link => Kind::HardLink(plain(&link()?)?),
             EntryType::Fifo | EntryType::Char | EntryType::Block => Kind::Special,
             EntryType::GNUSparse => {
-                return Err(invalid(format!("{shown:?} is a sparse entry, which is not taken")));
+                return Err(invalid(format!(
+                    "{shown:?} is a sparse entry, which is not taken"
+                )));
             }
             other => {
                 return Err(invalid(format!(
@@ -227,7 +229,9 @@ impl<R: Read> Reader<R> {
             .sum::<u32>();
         match header.cksum() {
             Ok(expected) if expected == sum => Ok(Some(header)),
-            _ => Err(invalid("the checksum of a header is wrong, or it is no tar archive")),
+            _ => Err(invalid(
+                "the checksum of a header is wrong, or it is no tar archive",
+            )),
         }
     }
 
@@ -268,7 +272,9 @@ impl<R: Read> Reader<R> {
 
     fn extension(&mut self, size: u64) -> Result<Vec<u8>, FileError> {
         if size > MAX_EXTENSION {
-            return Err(invalid(format!("a name or record of {size} bytes is too long")));
+            return Err(invalid(format!(
+                "a name or record of {size} bytes is too long"
+            )));
         }
         self.left = size;
         self.padding = size.next_multiple_of(BLOCK as u64) - size;
@@ -314,7 +320,10 @@ fn plain(name: &[u8]) -> Result<PathBuf, FileError> {
             Component::Normal(name) => path.push(name),
             Component::CurDir => {}
             Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
-                return Err(invalid(format!("the entry {:?} would leave the directory", shown())));
+                return Err(invalid(format!(
+                    "the entry {:?} would leave the directory",
+                    shown()
+                )));
             }
         }
     }
@@ -328,7 +337,10 @@ fn plain(name: &[u8]) -> Result<PathBuf, FileError> {
 fn pax(mut records: &[u8], extensions: &mut Extensions) -> Result<(), FileError> {
     let bad = || invalid("a PAX record is not well-formed");
     while !records.is_empty() {
-        let space = records.iter().position(|byte| *byte == b' ').ok_or_else(bad)?;
+        let space = records
+            .iter()
+            .position(|byte| *byte == b' ')
+            .ok_or_else(bad)?;
         let digits = records.get(..space).unwrap_or_default();
         let length: usize = std::str::from_utf8(digits)
             .ok()
@@ -337,7 +349,10 @@ fn pax(mut records: &[u8], extensions: &mut Extensions) -> Result<(), FileError>
             .ok_or_else(bad)?;
         let record = records.get(space + 1..length).ok_or_else(bad)?;
         let record = record.strip_suffix(b"\n").ok_or_else(bad)?;
-        let equals = record.iter().position(|byte| *byte == b'=').ok_or_else(bad)?;
+        let equals = record
+            .iter()
+            .position(|byte| *byte == b'=')
+            .ok_or_else(bad)?;
         let (key, value) = record.split_at(equals);
         let value = value.get(1..).unwrap_or_default();
         match key {
@@ -410,7 +425,11 @@ mod tests {
         ] {
             let text = time_text(seconds, nanoseconds);
             let read = time(text.as_bytes()).unwrap();
-            assert_eq!((read.tv_sec, read.tv_nsec), (seconds, nanoseconds), "{text}");
+            assert_eq!(
+                (read.tv_sec, read.tv_nsec),
+                (seconds, nanoseconds),
+                "{text}"
+            );
         }
     }
 
@@ -428,7 +447,11 @@ mod tests {
         for bad in ["", "5 a=\n", "99 a=b\n", "x a=b\n", "6 a=bc", "2 \n"] {
             let mut extensions = Extensions::default();
             let result = pax(bad.as_bytes(), &mut extensions);
-            assert_eq!(result.is_err(), !bad.is_empty() && bad != "5 a=\n", "{bad:?}");
+            assert_eq!(
+                result.is_err(),
+                !bad.is_empty() && bad != "5 a=\n",
+                "{bad:?}"
+            );
         }
     }
 }

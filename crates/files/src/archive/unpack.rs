@@ -169,12 +169,7 @@ impl Unpacking<'_> {
         Ok(())
     }
 
-    fn file(
-        &mut self,
-        head: &Head,
-        name: &OsStr,
-        reader: &mut Input<'_>,
-    ) -> Result<(), FileError> {
+    fn file(&mut self, head: &Head, name: &OsStr, reader: &mut Input<'_>) -> Result<(), FileError> {
         let at = || FileError::at(&head.path);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(head.mode & 0o777);
@@ -295,7 +290,10 @@ impl Unpacking<'_> {
         };
         let dir = dir.map_err(|errno| match errno {
             Errno::LOOP | Errno::NOTDIR | Errno::XDEV => FileError::Archive {
-                reason: format!("an entry goes through {}, which is no directory", path.display()),
+                reason: format!(
+                    "an entry goes through {}, which is no directory",
+                    path.display()
+                ),
             },
             errno => FileError::at(path)(errno),
         })?;
@@ -347,7 +345,11 @@ fn times(modified: Option<Timespec>) -> Timestamps {
 }
 
 fn find_dir(top: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
-    open_below(top, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC)
+    open_below(
+        top,
+        path,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+    )
 }
 
 /// Opens a directory below the top without following any link.

@@ -10,9 +10,7 @@ mod http;
 use std::path::Path;
 use std::time::Duration;
 
-use sandshell_types::{
-    BackupProgress, BackupRequest, BackupStage, Download, Multipart, Upload,
-};
+use sandshell_types::{BackupProgress, BackupRequest, BackupStage, Download, Multipart, Upload};
 use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -63,7 +61,10 @@ pub(super) fn check(request: &BackupRequest) -> Result<(), BackupError> {
 fn check_multipart(multipart: &Multipart) -> Result<(), BackupError> {
     let base = "/upload/multipart";
     if multipart.part_bytes == 0 {
-        return Err(invalid(&format!("{base}/part_bytes"), "a part has at least 1 byte"));
+        return Err(invalid(
+            &format!("{base}/part_bytes"),
+            "a part has at least 1 byte",
+        ));
     }
     if !(1..=MAX_PARTS).contains(&multipart.part_urls.len()) {
         let detail = format!("there are 1 to {MAX_PARTS} parts");
@@ -283,10 +284,7 @@ impl<'a> Retries<'a> {
         Self { cancel, tried: 0 }
     }
 
-    async fn attempt<T>(
-        &self,
-        work: impl Future<Output = Result<T, Failed>>,
-    ) -> Result<T, Failed> {
+    async fn attempt<T>(&self, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
         tokio::select! {
             result = work => result,
             () = self.cancel.cancelled() => Err(Failed::Cancelled),

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sandshell_types::{
     ArchiveCounts, BackupId, BackupRecord, BackupRequest, BackupState, Timestamp,

@@ -23,7 +23,10 @@ impl Globs {
     /// Compiles a list; `pointer` is the field it came from.
     pub(crate) fn new(globs: &[String], pointer: &str) -> Result<Self, FileError> {
         if globs.len() > MAX_GLOBS {
-            let detail = format!("at most {MAX_GLOBS} globs are taken, these are {}", globs.len());
+            let detail = format!(
+                "at most {MAX_GLOBS} globs are taken, these are {}",
+                globs.len()
+            );
             return Err(FileError::invalid(pointer, detail));
         }
         let mut names = GlobSetBuilder::new();
@@ -35,7 +38,10 @@ impl Globs {
             let anchored = trimmed.starts_with('/');
             let trimmed = trimmed.trim_start_matches('/');
             if trimmed.is_empty() {
-                return Err(FileError::invalid(&at, format!("the glob {text:?} names nothing")));
+                return Err(FileError::invalid(
+                    &at,
+                    format!("the glob {text:?} names nothing"),
+                ));
             }
             if trimmed.len() > MAX_LENGTH {
                 let detail = format!("a glob has at most {MAX_LENGTH} characters");

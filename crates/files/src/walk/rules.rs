@@ -67,9 +67,7 @@ impl Rules {
             let Ok(dir) = root.find_dir(parent) else {
                 return rules;
             };
-            let git = root
-                .find(&parent.join(".git"), Follow::No)
-                .ok();
+            let git = root.find(&parent.join(".git"), Follow::No).ok();
             if let Some(own) = read(root, dir.as_fd(), git.as_ref())
                 && let Ok(way) = start.strip_prefix(parent)
             {

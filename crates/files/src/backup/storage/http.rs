@@ -128,8 +128,15 @@ impl Storage {
 
     pub(super) async fn post(&self, url: &str, body: String) -> Result<Reply, Failed> {
         let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, http::HeaderValue::from_static("application/xml"));
-        short(self.request(Method::POST, url, headers, whole(body)).await?).await
+        headers.insert(
+            CONTENT_TYPE,
+            http::HeaderValue::from_static("application/xml"),
+        );
+        short(
+            self.request(Method::POST, url, headers, whole(body))
+                .await?,
+        )
+        .await
     }
 
     pub(super) async fn delete(&self, url: &str) -> Result<Reply, Failed> {
