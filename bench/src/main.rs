@@ -11,6 +11,7 @@
     reason = "figures are far below 2^52, and are rounded for people anyway"
 )]
 
+mod backup;
 mod exec;
 mod floor;
 mod inside;
@@ -34,7 +35,7 @@ use sandshell_testkit::Agent;
 use crate::measure::RUNS;
 use crate::report::Report;
 
-const SECTIONS: [&str; 8] = [
+const SECTIONS: [&str; 9] = [
     "floor",
     "http",
     "many",
@@ -42,6 +43,7 @@ const SECTIONS: [&str; 8] = [
     "interrupt",
     "kill",
     "memory",
+    "backup",
     "in-process",
 ];
 
@@ -176,6 +178,9 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("memory") {
         memory::run(report, &Agent::start()).await?;
+    }
+    if options.wants("backup") {
+        backup::run(report, &Agent::start(), options.count(100_000)).await?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use sandshell_client::types::{
 use sandshell_client::{Client, Page};
 use sandshell_testkit::{Agent, UnprivilegedUser};
 
-use crate::calls::{code_of, in_time};
+use crate::calls::{code_of, in_time, skipped};
 use crate::tree::{grow, inner_shape, leftovers, shape};
 
 fn backup_of(id: &str, path: &Path) -> BackupRequest {
@@ -30,6 +30,12 @@ fn to(path: &Path) -> RestoreRequest {
         path: Some(path.display().to_string()),
         ..Default::default()
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 async fn make(client: &Client, request: &BackupRequest) -> BackupRecord {
@@ -52,8 +58,7 @@ async fn a_directory_comes_back_as_it_was() {
     let content = in_time(content.read_to_end()).await.unwrap();
     assert_eq!(content.len() as u64, record.size);
     let digest = <sha2::Sha256 as sha2::Digest>::digest(&content);
-    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(Some(digest), record.sha256);
+    assert_eq!(Some(hex(&digest)), record.sha256);
     // Everything is changed, then restored in place.
     fs::remove_dir_all(&dir).unwrap();
     fs::create_dir(&dir).unwrap();
@@ -79,7 +84,7 @@ async fn a_directory_comes_back_as_it_was() {
     assert!(leftovers(&agent.work_dir()).is_empty());
     // In the list, until it is deleted.
     let list = client.list_backups(&Page::default()).await.unwrap();
-    assert_eq!(list.items, [record.clone()]);
+    assert_eq!(list.items, std::slice::from_ref(&record));
     client.delete_backup(&record.id).await.unwrap();
     assert_eq!(
         code_of(client.backup(&record.id).await),
@@ -187,8 +192,7 @@ async fn the_same_id_is_the_same_backup() {
 #[tokio::test]
 async fn what_is_left_out_and_what_cannot_be_read() {
     let Some(user) = UnprivilegedUser::get() else {
-        eprintln!("SKIPPED: only root can give up rights");
-        return;
+        return skipped("only root can give up rights");
     };
     let agent = Agent::builder().run_as(user).start();
     let client = agent.client();
@@ -238,8 +242,7 @@ async fn what_is_left_out_and_what_cannot_be_read() {
 #[tokio::test]
 async fn a_directory_whose_parent_is_not_the_users_is_restored_too() {
     let Some(user) = UnprivilegedUser::get() else {
-        eprintln!("SKIPPED: only root can give up rights");
-        return;
+        return skipped("only root can give up rights");
     };
     let agent = Agent::builder().run_as(user).start();
     let client = agent.client();
@@ -372,7 +375,7 @@ async fn backups_outlive_the_agent() {
     until_ready(ready("2")).await;
     client.close_idle();
     let list = client.list_backups(&Page::default()).await.unwrap();
-    assert_eq!(list.items, [record.clone()]);
+    assert_eq!(list.items, std::slice::from_ref(&record));
     assert!(!state.path().join("state/backups/unfinished").exists());
     in_time(client.restore_backup(&record.id, &RestoreRequest::default()))
         .await

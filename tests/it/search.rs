@@ -13,7 +13,7 @@ use sandshell_client::types::{
 };
 use sandshell_testkit::{Agent, UnprivilegedUser};
 
-use crate::calls::{code_of, in_time};
+use crate::calls::{code_of, in_time, skipped};
 
 type Names = BTreeSet<Vec<u8>>;
 
@@ -394,8 +394,7 @@ async fn options_of_a_search() {
 #[tokio::test]
 async fn links_lead_nowhere_and_rights_hold() {
     let Some(user) = UnprivilegedUser::get() else {
-        eprintln!("SKIPPED: only root can give up rights");
-        return;
+        return skipped("only root can give up rights");
     };
     let agent = Agent::builder().run_as(user).start();
     let client = agent.client();

@@ -277,12 +277,15 @@ impl Making {
         let job = move |root: &sandshell_exec::inside::Root| {
             let output = tally::Writer::new(&file);
             let mut packed = Compression::new(ArchiveFormat::TarZst, output)
-                .map_err(output_failed)?
+                .map_err(|error| output_failed(&error))?
                 .in_background();
             let told = throttled(&progress, BackupStage::Packing);
             let counts = pack.run(root, &mut packed, &stop, &told)?;
-            let tally = packed.finish().map_err(output_failed)?.tally;
-            file.sync_all().map_err(output_failed)?;
+            let tally = packed
+                .finish()
+                .map_err(|error| output_failed(&error))?
+                .tally;
+            file.sync_all().map_err(|error| output_failed(&error))?;
             Ok::<_, FileError>((counts, tally))
         };
         Ok(self
@@ -315,16 +318,16 @@ impl Making {
             if expected.is_some_and(|expected| !expected.eq_ignore_ascii_case(&found)) {
                 return Err(altered());
             }
-            file.sync_all().map_err(output_failed)?;
+            file.sync_all().map_err(|error| output_failed(&error))?;
             Ok((counts, tally))
         });
         Ok(checked.await.map_err(|_| BackupError::Broken)??)
     }
 }
 
-fn output_failed(error: std::io::Error) -> FileError {
+fn output_failed(error: &std::io::Error) -> FileError {
     FileError::Output {
-        errno: rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO),
+        errno: rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO),
     }
 }
 

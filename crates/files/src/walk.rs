@@ -356,7 +356,7 @@ pub(crate) fn names_in(dir: &OwnedFd) -> Result<Vec<OsString>, Errno> {
 }
 
 fn is_kernels_own(dir: &OwnedFd) -> bool {
-    fstatfs(dir).is_ok_and(|stat| KERNELS_OWN.contains(&(stat.f_type as i64)))
+    fstatfs(dir).is_ok_and(|stat| KERNELS_OWN.contains(&stat.f_type))
 }
 
 /// A path below a directory in full, as the user would name it.

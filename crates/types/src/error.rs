@@ -93,7 +93,7 @@ error_codes! {
     TerminalEnded = "terminal_ended", 410, "The terminal has ended";
     /// The interpreter of the context has ended.
     ContextEnded = "context_ended", 410, "The context has ended";
-    /// The file's ETag or time does not meet the condition of the request.
+    /// The file's `ETag` or time does not meet the condition of the request.
     PreconditionFailed = "precondition_failed", 412, "The file is not as expected";
     /// The body is larger than the limit.
     BodyTooLarge = "body_too_large", 413, "The body is too large";

@@ -125,15 +125,12 @@ pub(crate) async fn search(
     });
     if sse::wanted(&headers) {
         // The first event, or the failure that comes instead of one, decides the answer.
-        return match matches.recv().await {
-            Some(first) => Ok(events(Some(first), matches, work, guard)),
-            None => {
-                let summary = finished(work).await?;
-                let done =
-                    stream::iter([Ok(sse::preamble()), sse::event("done", Some(0), &summary)]);
-                Ok(sse::response(Body::from_stream(done)))
-            }
-        };
+        if let Some(first) = matches.recv().await {
+            return Ok(events(Some(first), matches, work, guard));
+        }
+        let summary = finished(work).await?;
+        let done = stream::iter([Ok(sse::preamble()), sse::event("done", Some(0), &summary)]);
+        return Ok(sse::response(Body::from_stream(done)));
     }
     let mut reply = SearchReply::default();
     while let Some(found) = matches.recv().await {

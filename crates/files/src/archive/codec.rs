@@ -42,6 +42,7 @@ impl<W: Write> Compression<W> {
     }
 
     /// With one thread of zstd's own beside ours, which packs while we read.
+    #[must_use]
     pub fn in_background(mut self) -> Self {
         if let Self::Zstd(encoder) = &mut self {
             // Without threads in the library it packs in ours.

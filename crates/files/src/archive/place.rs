@@ -242,13 +242,12 @@ impl Merge<'_> {
     /// Fails when something of another kind is in the way of a directory, or a directory in the way.
     fn check(&mut self, from: &OwnedFd, to: BorrowedFd<'_>) -> Result<(), FileError> {
         self.each(from, to, |merge, name, here, there| match there {
-            None => Ok(()),
             Some(there) if here == FileType::Directory && there == FileType::Directory => {
                 merge.both(from, to, name, Self::check)
             }
             Some(FileType::Directory) => Err(merge.failed(name, Errno::ISDIR)),
             Some(_) if here == FileType::Directory => Err(merge.failed(name, Errno::NOTDIR)),
-            Some(_) => Ok(()),
+            None | Some(_) => Ok(()),
         })
     }
 

@@ -23,7 +23,11 @@ impl Tally {
     /// The hash as hexadecimal digits.
     pub(super) fn hex(&self) -> String {
         let hash = self.hash.clone().finalize();
-        hash.iter().map(|byte| format!("{byte:02x}")).collect()
+        hash.iter().fold(String::new(), |mut text, byte| {
+            text.extend(char::from_digit(u32::from(byte >> 4), 16));
+            text.extend(char::from_digit(u32::from(byte & 15), 16));
+            text
+        })
     }
 }
 
