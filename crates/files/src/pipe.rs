@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 /// How long either side waits for the other.
-const STALL: Duration = Duration::from_mins(2);
+pub(crate) const STALL: Duration = Duration::from_mins(2);
 
 /// Size of the pieces that are written, and how many may wait.
 const PIECE: usize = 128 << 10;

@@ -20,9 +20,12 @@ use sandshell_exec::inside::{Follow, Root};
 use sandshell_types::{
     CaseMode, ContextLine, Encoded, Encoding, SearchMatch, SearchRequest, SearchSummary, Span,
 };
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::find::{checked_limit, path_text};
+use crate::pipe::STALL;
 use crate::walk::{Entry, Globs, Next, Visitor, WalkOptions, below, walk};
 use crate::{FileError, Stop};
 
@@ -51,10 +54,11 @@ pub struct Search {
     limit: u64,
     max_file_bytes: u64,
     options: WalkOptions,
+    runtime: Handle,
 }
 
 impl Search {
-    /// Checks a request; `start` is its path, absolute.
+    /// Checks a request; `start` is its path, absolute. To be called on the runtime.
     pub fn new(start: PathBuf, request: &SearchRequest) -> Result<Self, FileError> {
         if request.pattern.is_empty() {
             return Err(FileError::invalid(
@@ -95,6 +99,7 @@ impl Search {
                 hidden: request.hidden.unwrap_or(false),
                 max_depth: None,
             },
+            runtime: Handle::current(),
         })
     }
 
@@ -267,7 +272,11 @@ impl Lines<'_> {
     /// Sends the last match; false when nobody takes it.
     fn send_open(&mut self) -> bool {
         match self.open.take() {
-            Some(found) => self.found.blocking_send(found).is_ok(),
+            Some(found) => {
+                // A reader that stands still must not hold the thread for ever.
+                let sending = async { timeout(STALL, self.found.send(found)).await };
+                matches!(self.search.runtime.block_on(sending), Ok(Ok(())))
+            }
             None => true,
         }
     }

@@ -17,6 +17,7 @@ use utoipa_axum::routes;
 use super::AgentState;
 use super::document::{PackProblems, UnpackProblems};
 use super::output::RawBytes;
+use super::search::LONG_WORK;
 use crate::Agent;
 use crate::extract::{Query, discard, next_data};
 use crate::problem::ApiError;
@@ -109,9 +110,9 @@ fn flag(name: &str, value: &str) -> Result<bool, ApiError> {
     ),
     responses(
         (status = 200, description = "The archive.", content(
-            (RawBytes = "application/x-tar"),
-            (RawBytes = "application/gzip"),
-            (RawBytes = "application/zstd"),
+            (RawBytes = "application/x-tar", example = json!("(bytes of a tar archive)")),
+            (RawBytes = "application/gzip", example = json!("(the same, compressed)")),
+            (RawBytes = "application/zstd", example = json!("(the same, compressed)")),
         )),
         PackProblems,
     )
@@ -130,6 +131,7 @@ pub(crate) async fn pack(
     let checked = Arc::clone(&pack);
     let check = inside.run(&who, move |root| checked.check(root));
     check.await.map_err(FileError::from)??;
+    let slot = LONG_WORK.acquire().await;
     let (output, pieces) = outlet();
     let stop = Stop::new(agent.shutdown.clone(), None);
     let format = query.format;
@@ -149,6 +151,7 @@ pub(crate) async fn pack(
             }
         });
         let _ = job.await;
+        drop(slot);
     });
     let body = stream::try_unfold(pieces, |mut pieces| async move {
         let piece = pieces.next().await?;
@@ -205,6 +208,7 @@ pub(crate) async fn unpack(
             return Err(refused);
         }
     };
+    let _slot = LONG_WORK.acquire().await;
     let (feeder, input) = inlet();
     let stop = Stop::new(agent.shutdown.clone(), None);
     let job = agent

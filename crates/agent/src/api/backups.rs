@@ -125,7 +125,9 @@ pub(crate) async fn get(
     get, path = "/v1/backups/{id}/content", operation_id = "get_backup_content", tag = "backups",
     params(("id" = String, Path, description = "Id of the backup.")),
     responses(
-        (status = 200, description = "A zstd tar archive.", content((RawBytes = "application/zstd"))),
+        (status = 200, description = "A zstd tar archive.", content(
+            (RawBytes = "application/zstd", example = json!("(bytes of a tar archive, compressed)")),
+        )),
         BackupProblems,
     )
 )]

@@ -27,7 +27,7 @@ fn is_openapi_3_1_with_every_route() {
     let document = json();
     assert_eq!(document["openapi"], "3.1.0");
     let operations = operations(&document);
-    assert_eq!(operations.len(), 26);
+    assert_eq!(operations.len(), 36);
     for route in [
         "post /v1/exec",
         "delete /v1/sessions/{id}",

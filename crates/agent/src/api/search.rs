@@ -12,7 +12,7 @@ use sandshell_files::{FileError, Find, Search, Stop, checked_path};
 use sandshell_types::{
     FindReply, FindRequest, SearchMatch, SearchReply, SearchRequest, SearchSummary, SessionId,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use utoipa_axum::router::UtoipaMethodRouter;
@@ -30,6 +30,10 @@ const TIME: Duration = Duration::from_mins(1);
 
 /// Matches that may wait for their reader.
 const WAITING: usize = 64;
+
+/// Finds, searches and archives at a time; further ones wait. Fewer than there are inside threads, so
+/// that slow clients of these do not keep short calls waiting.
+pub(super) static LONG_WORK: Semaphore = Semaphore::const_new(32);
 
 /// Its routes.
 pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
@@ -71,6 +75,7 @@ pub(crate) async fn find(
         .executor
         .absolute(checked_path(&request.path)?, session)?;
     let find = Find::new(start, &request)?;
+    let _slot = LONG_WORK.acquire().await;
     let (stop, _guard) = stop_with_client(&agent, request.timeout_ms);
     let found = agent
         .executor
@@ -116,12 +121,15 @@ pub(crate) async fn search(
         .executor
         .absolute(checked_path(&request.path)?, session)?;
     let search = Search::new(start, &request)?;
+    let slot = LONG_WORK.acquire().await;
     let (stop, guard) = stop_with_client(&agent, request.timeout_ms);
     let (found, mut matches) = mpsc::channel(WAITING);
     let inside = agent.executor.inside().clone();
     let work = tokio::spawn(async move {
         let job = inside.run(&who, move |root| search.run(root, &stop, found));
-        job.await.map_err(FileError::from)?
+        let done = job.await.map_err(FileError::from)?;
+        drop(slot);
+        done
     });
     if sse::wanted(&headers) {
         // The first event, or the failure that comes instead of one, decides the answer.

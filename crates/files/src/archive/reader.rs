@@ -20,6 +20,9 @@ const BLOCK: usize = 512;
 /// Longest name or set of PAX records.
 const MAX_EXTENSION: u64 = 1 << 20;
 
+/// Most names and records before one entry: an archive of nothing else would be read for ever.
+const MAX_BEFORE: u32 = 16;
+
 /// Zeros behind the end mark: tools pad up to their block size.
 const MAX_PADDING: u64 = 64 << 20;
 
@@ -82,11 +85,11 @@ impl<R: Read> Reader<R> {
     /// The next entry; `None` at a proper end.
     pub(super) fn next(&mut self) -> Result<Option<Head>, FileError> {
         let mut extensions = Extensions::default();
-        let mut extended = false;
+        let mut before = 0;
         loop {
             self.skip_rest()?;
             let Some(header) = self.header()? else {
-                if extended {
+                if before > 0 {
                     return Err(invalid("it ends within an entry"));
                 }
                 return Ok(None);
@@ -103,7 +106,6 @@ impl<R: Read> Reader<R> {
                     if global.path.is_some() || global.link.is_some() || global.size.is_some() {
                         return Err(invalid("a global record names a path or a size"));
                     }
-                    continue;
                 }
                 EntryType::GNULongName => {
                     let name = self.extension(size)?;
@@ -115,7 +117,10 @@ impl<R: Read> Reader<R> {
                 }
                 _ => return self.entry(&header, size, extensions).map(Some),
             }
-            extended = true;
+            before += 1;
+            if before > MAX_BEFORE {
+                return Err(invalid("too many records stand before an entry"));
+            }
         }
     }
 

@@ -82,12 +82,21 @@ pub(crate) fn verify(input: impl Read, stop: &Stop) -> Result<ArchiveCounts, Fil
             Kind::Directory => {
                 if !head.path.as_os_str().is_empty() && seen.insert(head.path) {
                     counts.directories += 1;
+                    if seen.len() > MAX_DIRECTORIES {
+                        return Err(too_many_directories());
+                    }
                 }
             }
         }
         Ok(())
     })?;
     Ok(counts)
+}
+
+fn too_many_directories() -> FileError {
+    FileError::Archive {
+        reason: format!("it has more than {MAX_DIRECTORIES} directories"),
+    }
 }
 
 type Input<'a> = Reader<Box<dyn Read + 'a>>;
@@ -249,9 +258,7 @@ impl Unpacking<'_> {
             Ok(()) => {
                 self.unpacked.counts.directories += 1;
                 if self.unpacked.directories.len() >= MAX_DIRECTORIES {
-                    return Err(FileError::Archive {
-                        reason: format!("it has more than {MAX_DIRECTORIES} directories"),
-                    });
+                    return Err(too_many_directories());
                 }
                 Ok(())
             }
