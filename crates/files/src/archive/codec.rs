@@ -5,6 +5,7 @@ use std::io::{self, BufReader, Read, Write};
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use sandshell_types::ArchiveFormat;
+use zstd::zstd_safe::CParameter;
 
 use crate::FileError;
 
@@ -13,6 +14,9 @@ const GZIP: &[u8] = &[0x1f, 0x8b];
 
 /// Level 3 is zstd's own default: about as fast as a disk.
 const ZSTD_LEVEL: i32 = 3;
+
+/// Bytes packed in one go in the background; several are in memory at a time.
+const JOB_BYTES: u32 = 1 << 20;
 
 /// Largest window that a frame may ask for: 128 MiB, as zstd's own tool allows.
 const WINDOW_LOG: u32 = 27;
@@ -47,6 +51,7 @@ impl<W: Write> Compression<W> {
         if let Self::Zstd(encoder) = &mut self {
             // Without threads in the library it packs in ours.
             let _ = encoder.multithread(1);
+            let _ = encoder.set_parameter(CParameter::JobSize(JOB_BYTES));
         }
         self
     }
