@@ -11,6 +11,7 @@
     reason = "figures are far below 2^52, and are rounded for people anyway"
 )]
 
+mod backup;
 mod contexts;
 mod exec;
 mod files;
@@ -48,6 +49,7 @@ const SECTIONS: &[&str] = &[
     "proxy",
     "contexts",
     "files",
+    "backup",
     "in-process",
 ];
 
@@ -192,6 +194,9 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("files") {
         files::run(report, &Agent::start(), options.quick).await?;
+    }
+    if options.wants("backup") {
+        backup::run(report, &Agent::start(), options.count(100_000)).await?;
     }
     Ok(())
 }

@@ -24,6 +24,12 @@ pub(crate) async fn in_time<T>(what: impl Future<Output = T>) -> T {
         .expect("there was no answer in time")
 }
 
+/// Says that a check could not be made here.
+#[expect(clippy::print_stderr, reason = "it must be seen")]
+pub(crate) fn skipped(why: &str) {
+    eprintln!("SKIPPED: {why}");
+}
+
 /// A text that no other process on the machine has.
 pub(crate) fn marker() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -7,6 +7,8 @@
     reason = "a failed expectation is what a test is for"
 )]
 
+mod archive;
+mod backups;
 mod bad_input;
 mod browsers;
 mod bytes;
@@ -24,7 +26,9 @@ mod openapi;
 mod ports;
 mod processes;
 mod sandbox;
+mod search;
 mod sessions;
 mod shell_cases;
 mod terminals;
+mod tree;
 mod watch;

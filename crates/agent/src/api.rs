@@ -3,6 +3,7 @@
 //! Owns the route table, from which both the router and the `OpenAPI` document are made. Handlers
 //! translate between the wire and the execution core and keep nothing.
 
+mod archive;
 mod backups;
 mod contexts;
 mod document;
@@ -17,6 +18,7 @@ mod ports;
 mod processes;
 pub(crate) mod routes;
 mod sandbox;
+mod search;
 mod service;
 mod sessions;
 mod terminals;
@@ -77,6 +79,8 @@ fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
         core,
         terminals::table(),
         files::table(),
+        search::table(),
+        archive::table(),
         watch::table(),
         git::table(),
         backups::table(),

@@ -49,6 +49,7 @@ use std::time::Duration;
 
 use sandshell_contexts::{ContextError, Contexts};
 use sandshell_exec::{Config, ExecError, Executor, StartError};
+use sandshell_files::Backups;
 use sandshell_files::watch::Watches;
 use sandshell_isolate::InitHandle;
 use sandshell_types::Happening;
@@ -141,6 +142,9 @@ pub enum AgentError {
     /// The drivers of code contexts cannot be kept.
     #[error("cannot prepare code contexts")]
     Contexts(#[source] ContextError),
+    /// The backups in the state directory cannot be used.
+    #[error("cannot use the backups in the state directory")]
+    Backups(#[source] io::Error),
     /// The address cannot be had.
     #[error("cannot listen on {listen}")]
     Listen {
@@ -215,6 +219,7 @@ pub(crate) struct Agent {
     pub(crate) ports: Arc<ports::Ports>,
     pub(crate) watches: Watches,
     pub(crate) contexts: Contexts,
+    pub(crate) backups: Backups,
     /// Cancelled when the agent ends; every long stream ends with it.
     pub(crate) shutdown: CancellationToken,
     /// Connections that were upgraded; they end on the same token.
@@ -250,8 +255,10 @@ pub async fn serve(
         Listen::Tcp(address) => Some(address.port()),
         Listen::Unix(_) => None,
     };
-    let shutdown = CancellationToken::new();
     let contexts = Contexts::new(executor.clone()).map_err(AgentError::Contexts)?;
+    let shutdown = CancellationToken::new();
+    let backups_dir = state_dir.path().join("backups");
+    let backups = Backups::open(backups_dir, executor.clone(), shutdown.clone());
     let agent = Arc::new(Agent {
         ports: Arc::new(ports::Ports::new(
             executor.clone(),
@@ -265,6 +272,7 @@ pub async fn serve(
         shutdown,
         upgraded: TaskTracker::new(),
         contexts: contexts.clone(),
+        backups: backups.map_err(AgentError::Backups)?,
     });
     let browsers = Browsers::new(&address, options.cors_origins.clone(), &options.allow_hosts);
     let edge = Edge::new(Arc::clone(&agent), Auth::new(token.clone()), browsers);
@@ -342,6 +350,7 @@ async fn run(
         loop {
             sweep.tick().await;
             edge.expire_keys();
+            agent.backups.expire().await;
         }
     };
     tokio::select! {

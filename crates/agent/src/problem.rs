@@ -6,6 +6,7 @@
 //! An [`ApiError`] becomes a response that carries its [`Problem`] as an extension and has no body
 //! yet: handlers need not know the request they fail.
 
+mod backup;
 mod context;
 mod file;
 mod git;
@@ -68,6 +69,7 @@ impl ApiError {
     }
 
     /// The problem itself, for answers that carry it otherwise than as their body.
+    /// The problem itself, for an event.
     pub(crate) fn into_problem(self) -> Problem {
         *self.0
     }

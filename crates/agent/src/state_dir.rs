@@ -1,7 +1,8 @@
 //! The agent's directory: private, and for one agent at a time.
 //!
 //! Owns the directory's mode, its lock, and the clearing of what a former agent left: nothing in it
-//! outlives the agent that wrote it. Does not own what the execution core puts there.
+//! outlives the agent that wrote it, but for finished backups. Does not own what the execution core
+//! and the backups put there.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;

@@ -214,6 +214,16 @@ impl Client {
         Ok((request, self.shared.endpoint.connect().await?))
     }
 
+    pub(crate) async fn put_bytes<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: Bytes,
+    ) -> Result<T, ClientError> {
+        let mut request = self.request(Method::PUT, path, body)?;
+        request.headers_mut().insert(CONTENT_TYPE, OCTETS);
+        read_json(self.accepted(request).await?).await
+    }
+
     /// For calls whose reply says no more than that it is done.
     pub(crate) async fn done(&self, method: Method, path: &str) -> Result<(), ClientError> {
         let request = self.request(method, path, Bytes::new())?;

@@ -63,6 +63,21 @@ impl EventStream {
         poll_fn(|cx| self.poll_event(cx)).await
     }
 
+    /// The next event as it stands on the wire, for streams that are not of output.
+    ///
+    /// CANCEL SAFETY: as [`EventStream::next`].
+    pub async fn next_raw(&mut self) -> Option<Result<SseEvent, ClientError>> {
+        loop {
+            if let Some(event) = self.parser.next_event() {
+                return Some(Ok(event));
+            }
+            match self.body.next().await? {
+                Ok(bytes) => self.parser.push(&bytes),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
     /// The id of the last event that had one: where to resume.
     pub fn last_id(&self) -> Option<u64> {
         self.last_id

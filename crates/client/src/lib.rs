@@ -47,6 +47,7 @@ mod sandbox;
 mod session;
 mod sse;
 mod terminal;
+mod tree;
 mod watch;
 
 pub use body::ByteStream;
@@ -62,6 +63,7 @@ pub use sse::{SseEvent, SseParser};
 pub use terminal::{
     ConnectOptions, TerminalConnection, TerminalEvent, TerminalReader, TerminalWriter,
 };
+pub use tree::ArchiveQuery;
 pub use watch::{WatchStream, WatchStreamEvent};
 
 /// The wire types, so that a user of the client needs no second dependency.

@@ -52,6 +52,12 @@ pub enum FileError {
         /// What can be done.
         hint: String,
     },
+    /// What is made of files cannot be written: the reader has gone, or the agent's disk is full.
+    #[error("cannot write the result: {errno}")]
+    Output {
+        /// Why.
+        errno: Errno,
+    },
     /// No thread could do it.
     #[error(transparent)]
     Inside(#[from] InsideError),

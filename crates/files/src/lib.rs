@@ -5,25 +5,38 @@
 //! call is made for; nothing in here opens a user's path in another way. Git runs as a process of the
 //! sandbox like any other.
 
+mod archive;
+mod backup;
 mod change;
 mod copy;
 mod dirs;
 mod entry;
 mod error;
+mod find;
 pub mod git;
 mod list;
+mod pipe;
 mod place;
 mod read;
+mod search;
+mod stop;
 mod stream;
 mod tree;
+mod walk;
 pub mod watch;
 mod write;
 
+pub use archive::{Compression, Pack, PackRules, Progress, merge_into, replace};
+pub use backup::{BackupError, Backups, PROGRESS_EVERY, Task};
 pub use change::{ChmodSpec, MkdirSpec, MoveSpec, RemoveSpec, chmod, mkdir, remove, rename};
 pub use copy::{Copied, CopySpec, copy};
 pub use entry::{Facts, StatSpec, stat};
 pub use error::FileError;
+pub use find::{Find, checked_path};
 pub use list::{ListSpec, Listing, page};
+pub use pipe::{Feeder, Inlet, Outlet, Pieces, inlet, outlet};
 pub use read::{Content, FileBytes, Wanted, open};
+pub use search::Search;
+pub use stop::Stop;
 pub use stream::{Source, stream};
 pub use write::{Condition, WriteSpec, Written, write};

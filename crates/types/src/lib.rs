@@ -6,6 +6,7 @@
 //! Conventions: fields are `snake_case`; durations end in `_ms`; times are RFC 3339 and end in `_at`;
 //! requests refuse unknown fields, replies may grow.
 
+mod archive;
 mod backup;
 mod context;
 mod error;
@@ -17,11 +18,17 @@ mod output;
 mod port;
 mod process;
 mod sandbox;
+mod search;
 mod service;
 mod session;
 mod terminal;
 mod watch;
 
+pub use archive::{ArchiveCounts, ArchiveFormat};
+pub use backup::{
+    BackupProgress, BackupRecord, BackupRequest, BackupStage, BackupState, Download, Multipart,
+    RestoreReply, RestoreRequest, Upload,
+};
 pub use context::{
     ContextInterruptReply, ContextOutcome, ContextRecord, ContextRequest, ContextState,
     KernelChoice, Language, RunEnd, RunError, RunEvent, RunOutput, RunReply, RunRequest, RunResult,
@@ -56,6 +63,10 @@ pub use process::{
 pub use sandbox::{
     CpuStats, DiskStats, EnvPatch, EnvReply, EventsTruncated, Happening, MemoryStats, NetworkStats,
     PidStats, SandboxEvent, SandboxStats, StatsSource,
+};
+pub use search::{
+    CaseMode, ContextLine, EntryKind, FindReply, FindRequest, FoundEntry, SearchMatch, SearchReply,
+    SearchRequest, SearchSummary, Span,
 };
 pub use service::{API_VERSION, Health, TicketReply, TicketRequest, VersionInfo};
 pub use session::{

@@ -11,7 +11,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use axum::body::Bytes;
-use sandshell_types::{ErrorCode, Problem, TerminalClientFrame, TerminalFrame};
+use sandshell_types::{
+    BackupProgress, CommandEvent, ErrorCode, ExitEvent, Problem, SearchSummary, SessionExitEvent,
+    TerminalClientFrame, TerminalFrame, TruncatedEvent,
+};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
     Components, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, ResponseBuilder,
@@ -51,6 +54,12 @@ fn base() -> OpenApi {
     add_schema::<ErrorCode>(&mut components);
     add_schema::<TerminalFrame>(&mut components);
     add_schema::<TerminalClientFrame>(&mut components);
+    add_schema::<TruncatedEvent>(&mut components);
+    add_schema::<ExitEvent>(&mut components);
+    add_schema::<CommandEvent>(&mut components);
+    add_schema::<SessionExitEvent>(&mut components);
+    add_schema::<SearchSummary>(&mut components);
+    add_schema::<BackupProgress>(&mut components);
     OpenApiBuilder::new()
         .info(info)
         .components(Some(components))
@@ -178,6 +187,29 @@ problems! {
         FileNotFound SessionNotFound FileExists DirectoryNotEmpty IdempotencyConflict BodyTooLarge
         UnsupportedMediaType NotADirectory IsADirectory NotARegularFile TooManyLinks NameTooLong
         LimitReached Internal Unavailable NoSpace;
+    /// Of routes that look for files, or in them.
+    SearchProblems: InvalidRequest UserNotFound Unauthorized PermissionDenied SessionNotFound
+        FileNotFound IdempotencyConflict BodyTooLarge UnsupportedMediaType NotADirectory
+        NotARegularFile TooManyLinks NameTooLong Internal Unavailable;
+    /// Of routes that give an archive.
+    PackProblems: InvalidRequest UserNotFound Unauthorized PermissionDenied SessionNotFound
+        FileNotFound NotADirectory NotARegularFile TooManyLinks NameTooLong Internal Unavailable;
+    /// Of routes that take an archive.
+    UnpackProblems: InvalidRequest UserNotFound Unauthorized PermissionDenied SessionNotFound
+        FileNotFound FileExists NotADirectory IsADirectory NotARegularFile TooManyLinks NameTooLong
+        InvalidArchive Internal Unavailable NoSpace;
+    /// Of routes that look at backups.
+    BackupProblems: InvalidRequest Unauthorized BackupNotFound Internal Unavailable;
+    /// Of the route that makes a backup.
+    BackupCreateProblems: InvalidRequest UserNotFound Unauthorized PermissionDenied SessionNotFound
+        FileNotFound IdConflict IdempotencyConflict BodyTooLarge UnsupportedMediaType NotADirectory
+        NotARegularFile TooManyLinks NameTooLong InvalidArchive LimitReached Internal StorageFailed
+        Unavailable NoSpace;
+    /// Of the route that restores a backup.
+    RestoreProblems: InvalidRequest UserNotFound Unauthorized PermissionDenied SessionNotFound
+        FileNotFound BackupNotFound FileExists IdempotencyConflict BodyTooLarge UnsupportedMediaType
+        NotADirectory IsADirectory NotARegularFile TooManyLinks NameTooLong InvalidArchive Internal
+        StorageFailed Unavailable NoSpace;
     /// Of the readiness probe.
     ReadyProblems: Unavailable;
 }

@@ -35,6 +35,9 @@ impl From<FileError> for ApiError {
             FileError::Limit { detail, hint } => {
                 Self::new(ErrorCode::LimitReached, detail).hint(hint)
             }
+            FileError::Output {
+                errno: Errno::NOSPC | Errno::DQUOT,
+            } => Self::new(ErrorCode::NoSpace, "the agent has no space left"),
             FileError::Exec(error) => error.into(),
             other => Self::internal("the request failed", &other),
         }
@@ -86,6 +89,8 @@ fn code(errno: Errno) -> Option<(ErrorCode, &'static str)> {
             Code::InvalidRequest,
             "source and target are on different file systems",
         ),
+        Errno::STALE => (Code::Unavailable, "it changed while it was read; try again"),
+        Errno::CANCELED => (Code::Unavailable, "it was broken off"),
         Errno::MFILE | Errno::NFILE | Errno::NOMEM => {
             (Code::Unavailable, "the machine has no resources left")
         }

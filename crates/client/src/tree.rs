@@ -1,0 +1,128 @@
+//! Calls that find files, search in them, and move trees in and out.
+
+use bytes::Bytes;
+use http::Method;
+use sandshell_types::{
+    ArchiveCounts, ArchiveFormat, BackupId, BackupRecord, BackupRequest, FindReply, FindRequest,
+    List, RestoreReply, RestoreRequest, SearchReply, SearchRequest,
+};
+
+use crate::query::Query;
+use crate::{ByteStream, Client, ClientError, EventStream, Page};
+
+/// What goes into an archive.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ArchiveQuery {
+    /// The directory.
+    pub path: String,
+    /// Its form.
+    pub format: ArchiveFormat,
+    /// Globs of what to leave out.
+    pub exclude: Vec<String>,
+    /// Leave out what .gitignore files exclude.
+    pub gitignore: bool,
+    /// Leave out what cannot be read.
+    pub skip_unreadable: bool,
+    /// Whose rights are used.
+    pub user: Option<String>,
+}
+
+impl Client {
+    /// Finds files by name.
+    pub async fn find_files(&self, request: &FindRequest) -> Result<FindReply, ClientError> {
+        self.post("/v1/files/find", request).await
+    }
+
+    /// Searches in files.
+    pub async fn search_files(&self, request: &SearchRequest) -> Result<SearchReply, ClientError> {
+        self.post("/v1/files/search", request).await
+    }
+
+    /// Searches in files; each match is an event.
+    pub async fn search_events(&self, request: &SearchRequest) -> Result<EventStream, ClientError> {
+        self.post_events("/v1/files/search", request).await
+    }
+
+    /// A directory as an archive.
+    pub async fn get_archive(&self, query: &ArchiveQuery) -> Result<ByteStream, ClientError> {
+        let mut text = Query::default()
+            .with("path", Some(&query.path))
+            .with("format", Some(query.format.as_str()))
+            .with("gitignore", query.gitignore.then_some(true))
+            .with("skip_unreadable", query.skip_unreadable.then_some(true))
+            .with("user", query.user.as_ref());
+        for glob in &query.exclude {
+            text = text.with("exclude", Some(glob));
+        }
+        self.get_bytes(&format!("/v1/files/archive{text}")).await
+    }
+
+    /// Unpacks an archive into a directory.
+    pub async fn put_archive(
+        &self,
+        path: &str,
+        archive: impl Into<Bytes>,
+    ) -> Result<ArchiveCounts, ClientError> {
+        let query = Query::default().with("path", Some(path));
+        let path = format!("/v1/files/archive{query}");
+        self.put_bytes(&path, archive.into()).await
+    }
+
+    /// Makes a backup and waits for it.
+    pub async fn create_backup(
+        &self,
+        request: &BackupRequest,
+    ) -> Result<BackupRecord, ClientError> {
+        self.post("/v1/backups", request).await
+    }
+
+    /// Makes a backup; its progress comes as events.
+    pub async fn create_backup_events(
+        &self,
+        request: &BackupRequest,
+    ) -> Result<EventStream, ClientError> {
+        self.post_events("/v1/backups", request).await
+    }
+
+    /// Lists backups.
+    pub async fn list_backups(&self, page: &Page) -> Result<List<BackupRecord>, ClientError> {
+        self.get(&format!("/v1/backups{}", Query::default().page(page)))
+            .await
+    }
+
+    /// The record of a backup.
+    pub async fn backup(&self, id: &BackupId) -> Result<BackupRecord, ClientError> {
+        self.get(&format!("/v1/backups/{id}")).await
+    }
+
+    /// The archive of a backup.
+    pub async fn backup_content(&self, id: &BackupId) -> Result<ByteStream, ClientError> {
+        self.get_bytes(&format!("/v1/backups/{id}/content")).await
+    }
+
+    /// Puts a backup in the place of a directory and waits for it.
+    pub async fn restore_backup(
+        &self,
+        id: &BackupId,
+        request: &RestoreRequest,
+    ) -> Result<RestoreReply, ClientError> {
+        self.post(&format!("/v1/backups/{id}/restore"), request)
+            .await
+    }
+
+    /// The same; its progress comes as events.
+    pub async fn restore_backup_events(
+        &self,
+        id: &BackupId,
+        request: &RestoreRequest,
+    ) -> Result<EventStream, ClientError> {
+        self.post_events(&format!("/v1/backups/{id}/restore"), request)
+            .await
+    }
+
+    /// Deletes a backup.
+    pub async fn delete_backup(&self, id: &BackupId) -> Result<(), ClientError> {
+        self.done(Method::DELETE, &format!("/v1/backups/{id}"))
+            .await
+    }
+}

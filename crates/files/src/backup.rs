@@ -1,0 +1,418 @@
+//! Backups: archives of directories, kept by the agent.
+//!
+//! Owns the directory they are kept in (one folder each, with the archive and a manifest), their ids,
+//! their time, and the work of making and restoring them. Does not own how a tree becomes an archive
+//! (`archive` does) nor how it travels (`storage` does).
+//!
+//! ```text
+//! create: creating ─► packed ─► (uploaded) ─► manifest written: ready
+//!             └── failed, deleted or the agent ends: its folder is removed
+//! ```
+//!
+//! The tree is read and written on inside threads with the user's rights; the archive is opened by the
+//! agent and handed over as a descriptor. The manifest is written last, so a folder without one is
+//! what a crash left, and is removed at the next start. Finished backups outlive the agent.
+
+mod error;
+mod storage;
+mod store;
+mod tally;
+mod task;
+
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandshell_exec::Executor;
+use sandshell_exec::inside::Who;
+use sandshell_types::{
+    ArchiveCounts, ArchiveFormat, BackupId, BackupProgress, BackupRecord, BackupRequest,
+    BackupStage, BackupState, Download, RestoreReply, RestoreRequest, SessionId, Timestamp,
+};
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::archive::{Compression, Pack, PackRules, Progress, replace, verify};
+use crate::find::checked_path;
+use crate::{FileError, Stop};
+pub use error::BackupError;
+use storage::Storage;
+use store::{Spec, Store};
+use tally::Tally;
+pub use task::Task;
+
+/// Backups and restores that are worked on at a time; further ones wait.
+const AT_ONCE: usize = 4;
+
+/// Most backups that are kept.
+const MAX_BACKUPS: usize = 1000;
+
+/// All backups of a sandbox; cheap to clone.
+#[derive(Clone)]
+pub struct Backups(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    executor: Executor,
+    storage: Storage,
+    slots: Semaphore,
+    /// Cancelled when the agent ends.
+    shutdown: CancellationToken,
+}
+
+impl Backups {
+    /// Those in a directory of the agent's; what a crash left there is removed.
+    pub fn open(
+        dir: PathBuf,
+        executor: Executor,
+        shutdown: CancellationToken,
+    ) -> std::io::Result<Self> {
+        Ok(Self(Arc::new(Inner {
+            store: Store::open(dir)?,
+            executor,
+            storage: Storage::default(),
+            slots: Semaphore::new(AT_ONCE),
+            shutdown,
+        })))
+    }
+
+    /// Begins to make one, or gives the one that has this id. Says whether it was begun now.
+    pub fn create(
+        &self,
+        mut request: BackupRequest,
+    ) -> Result<(Task<BackupRecord>, bool), BackupError> {
+        let inner = &self.0;
+        storage::check(&request)?;
+        let who = inner.executor.who(request.user.as_deref())?;
+        let session = request.session.as_ref().map(SessionId::as_str);
+        let path = inner
+            .executor
+            .absolute(checked_path(&request.path)?, session)?;
+        let spec = Spec::of(&request, &path)?;
+        let rules = PackRules {
+            exclude: spec.exclude.clone(),
+            gitignore: spec.gitignore,
+            skip_unreadable: spec.skip_unreadable,
+        };
+        let pack = Pack::new(path, &rules)?;
+        let id = request.id.take().unwrap_or_else(BackupId::generate);
+        let cancel = inner.shutdown.child_token();
+        let (begun, task) = task::begin();
+        let there = inner.store.claim(&id, spec, task.clone(), cancel.clone())?;
+        if let Some(there) = there {
+            return Ok((there, false));
+        }
+        let making = Making {
+            inner: Arc::clone(inner),
+            id,
+            who,
+            cancel,
+            progress: begun.progress.clone(),
+        };
+        tokio::spawn(async move {
+            let made = making.run(pack, request).await;
+            if made.is_err() {
+                making.inner.store.remove(&making.id).await;
+            }
+            begun.finish(made);
+        });
+        Ok((task, true))
+    }
+
+    /// All there are, oldest first.
+    pub fn list(&self) -> Vec<BackupRecord> {
+        self.0.store.list()
+    }
+
+    /// One of them.
+    pub fn get(&self, id: &str) -> Result<BackupRecord, BackupError> {
+        self.0.store.get(id).map(|entry| entry.record(id))
+    }
+
+    /// Its archive, for reading.
+    pub async fn content(&self, id: &str) -> Result<(BackupRecord, tokio::fs::File), BackupError> {
+        let record = self.ready(id)?;
+        if !record.stored {
+            return Err(BackupError::NotStored { id: id.to_owned() });
+        }
+        let file = tokio::fs::File::open(self.0.store.archive(id)).await?;
+        Ok((record, file))
+    }
+
+    /// Deletes one; if it is being made, that ends.
+    pub async fn delete(&self, id: &str) -> Result<BackupRecord, BackupError> {
+        let store = &self.0.store;
+        let entry = store.get(id)?;
+        let record = entry.record(id);
+        if let Some((mut task, cancel)) = entry.making() {
+            cancel.cancel();
+            if task.outcome().await.is_err() {
+                // Whoever made it has removed what there was.
+                return Ok(record);
+            }
+        }
+        store.remove(&record.id).await;
+        Ok(record)
+    }
+
+    /// Deletes those whose time is over.
+    pub async fn expire(&self) {
+        for id in self.0.store.expired() {
+            self.0.store.remove(&id).await;
+        }
+    }
+
+    /// Begins to restore one.
+    pub fn restore(
+        &self,
+        id: &str,
+        request: RestoreRequest,
+    ) -> Result<Task<RestoreReply>, BackupError> {
+        let inner = Arc::clone(&self.0);
+        let record = self.ready(id)?;
+        if !record.stored && request.download.is_none() {
+            return Err(BackupError::NotStored { id: id.to_owned() });
+        }
+        if let Some(download) = &request.download {
+            storage::check_download(download)?;
+        }
+        let who = inner.executor.who(request.user.as_deref())?;
+        let session = request.session.as_ref().map(SessionId::as_str);
+        let path = match &request.path {
+            Some(path) => inner.executor.absolute(checked_path(path)?, session)?,
+            None => PathBuf::from(&record.path),
+        };
+        let (begun, task) = task::begin();
+        let cancel = inner.shutdown.child_token();
+        tokio::spawn(async move {
+            let restored = restore(
+                &inner,
+                &record,
+                path,
+                who,
+                request.download,
+                &begun.progress,
+                cancel,
+            )
+            .await;
+            begun.finish(restored);
+        });
+        Ok(task)
+    }
+
+    fn ready(&self, id: &str) -> Result<BackupRecord, BackupError> {
+        let record = self.get(id)?;
+        match record.state {
+            BackupState::Ready => Ok(record),
+            BackupState::Creating => Err(BackupError::Creating { id: id.to_owned() }),
+        }
+    }
+}
+
+/// One backup that is being made.
+struct Making {
+    inner: Arc<Inner>,
+    id: BackupId,
+    who: Who,
+    cancel: CancellationToken,
+    progress: watch::Sender<BackupProgress>,
+}
+
+impl Making {
+    async fn run(&self, pack: Pack, request: BackupRequest) -> Result<BackupRecord, BackupError> {
+        let store = &self.inner.store;
+        let _slot = self.inner.slots.acquire().await;
+        let archive = store.archive(self.id.as_str());
+        store.make_folder(self.id.as_str()).await?;
+        let (contents, tally) = match &request.download {
+            Some(download) => self.take_in(download, &archive).await?,
+            None => self.pack(pack, &archive).await?,
+        };
+        let sha256 = tally.hex();
+        let mut stored = true;
+        if let Some(upload) = &request.upload {
+            let storage = &self.inner.storage;
+            storage
+                .upload(&archive, tally.bytes, upload, &self.cancel, &self.progress)
+                .await?;
+            stored = upload.keep;
+        }
+        if !stored {
+            tokio::fs::remove_file(&archive).await?;
+        }
+        let created_at = Timestamp::now();
+        let record = BackupRecord {
+            id: self.id.clone(),
+            state: BackupState::Ready,
+            path: String::new(),
+            contents,
+            size: tally.bytes,
+            sha256: Some(sha256),
+            stored,
+            created_at,
+            expires_at: request.ttl_ms.and_then(|ttl| {
+                let ttl = i64::try_from(ttl).ok()?;
+                created_at
+                    .checked_add(jiff::SignedDuration::from_millis(ttl))
+                    .ok()
+            }),
+        };
+        if self.cancel.is_cancelled() {
+            return Err(BackupError::Cancelled);
+        }
+        store.finish(&self.id, record).await
+    }
+
+    /// Packs the tree into the archive.
+    async fn pack(
+        &self,
+        pack: Pack,
+        archive: &Path,
+    ) -> Result<(ArchiveCounts, Tally), BackupError> {
+        let file = tokio::fs::File::create(archive).await?.into_std().await;
+        let stop = Stop::new(self.cancel.clone(), None);
+        let progress = self.progress.clone();
+        let job = move |root: &sandshell_exec::inside::Root| {
+            let output = tally::Writer::new(&file);
+            let mut packed = Compression::new(ArchiveFormat::TarZst, output)
+                .map_err(|error| output_failed(&error))?
+                .in_background();
+            let told = throttled(&progress, BackupStage::Packing);
+            let counts = pack.run(root, &mut packed, &stop, &told)?;
+            let tally = packed
+                .finish()
+                .map_err(|error| output_failed(&error))?
+                .tally;
+            file.sync_all().map_err(|error| output_failed(&error))?;
+            Ok::<_, FileError>((counts, tally))
+        };
+        Ok(self
+            .inner
+            .executor
+            .inside()
+            .run(&self.who, job)
+            .await
+            .map_err(FileError::from)??)
+    }
+
+    /// Fetches an archive and reads it through.
+    async fn take_in(
+        &self,
+        download: &Download,
+        archive: &Path,
+    ) -> Result<(ArchiveCounts, Tally), BackupError> {
+        let storage = &self.inner.storage;
+        storage
+            .download(download, archive, &self.cancel, &self.progress)
+            .await?;
+        let file = tokio::fs::File::open(archive).await?.into_std().await;
+        let stop = Stop::new(self.cancel.clone(), None);
+        let expected = download.sha256.clone();
+        let checked = tokio::task::spawn_blocking(move || {
+            let tally = Rc::new(RefCell::new(Tally::default()));
+            let counts = verify(tally::Reader::new(&file, Rc::clone(&tally)), &stop)?;
+            let tally = tally.take();
+            let found = tally.hex();
+            if expected.is_some_and(|expected| !expected.eq_ignore_ascii_case(&found)) {
+                return Err(altered());
+            }
+            file.sync_all().map_err(|error| output_failed(&error))?;
+            Ok((counts, tally))
+        });
+        Ok(checked.await.map_err(|_| BackupError::Broken)??)
+    }
+}
+
+fn output_failed(error: &std::io::Error) -> FileError {
+    FileError::Output {
+        errno: rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO),
+    }
+}
+
+fn altered() -> FileError {
+    FileError::Archive {
+        reason: "its SHA-256 is not that of the backup: it was altered or cut off".to_owned(),
+    }
+}
+
+/// Tells of progress now and then, not for each file.
+fn throttled(
+    progress: &watch::Sender<BackupProgress>,
+    stage: BackupStage,
+) -> impl Fn(&ArchiveCounts) {
+    let last = Cell::new((0_u64, 0_u64));
+    move |counts| {
+        let (files, bytes) = last.get();
+        if counts.files < files + 64 && counts.bytes < bytes + (1 << 20) {
+            return;
+        }
+        last.set((counts.files, counts.bytes));
+        progress.send_modify(|progress| {
+            progress.stage = stage;
+            progress.files = counts.files;
+            progress.bytes = counts.bytes;
+        });
+    }
+}
+
+async fn restore(
+    inner: &Inner,
+    record: &BackupRecord,
+    path: PathBuf,
+    who: Who,
+    download: Option<Download>,
+    progress: &watch::Sender<BackupProgress>,
+    cancel: CancellationToken,
+) -> Result<RestoreReply, BackupError> {
+    let _slot = inner.slots.acquire().await;
+    let mut fetched = None;
+    let archive = match &download {
+        Some(download) => {
+            let file = inner.store.temporary().await?;
+            let to = file.path().to_owned();
+            fetched = Some(file);
+            inner
+                .storage
+                .download(download, &to, &cancel, progress)
+                .await?;
+            to
+        }
+        None => inner.store.archive(record.id.as_str()),
+    };
+    let file = tokio::fs::File::open(&archive).await?.into_std().await;
+    // Its name is not needed any more.
+    drop(fetched);
+    let expected = record.clone();
+    let stop = Stop::new(cancel, None);
+    let progress = progress.clone();
+    let target = path.clone();
+    let job = move |root: &sandshell_exec::inside::Root| {
+        let tally = Rc::new(RefCell::new(Tally::default()));
+        let input = tally::Reader::new(&file, Rc::clone(&tally));
+        let told = throttled(&progress, BackupStage::Unpacking);
+        let told: Progress<'_> = &told;
+        replace(root, &target, input, &stop, told, |counts| {
+            let tally = tally.take();
+            let same = tally.bytes == expected.size
+                && Some(tally.hex()) == expected.sha256
+                && counts.files == expected.contents.files
+                && counts.bytes == expected.contents.bytes;
+            if same { Ok(()) } else { Err(altered()) }
+        })
+    };
+    let contents = inner
+        .executor
+        .inside()
+        .run(&who, job)
+        .await
+        .map_err(FileError::from)??;
+    Ok(RestoreReply {
+        path: path.display().to_string(),
+        contents,
+    })
+}
+
+/// How often progress is told of at most.
+pub const PROGRESS_EVERY: Duration = Duration::from_millis(200);

@@ -1,0 +1,334 @@
+//! Where backups are kept: one folder each, with the archive and a manifest.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sandshell_types::{
+    ArchiveCounts, BackupId, BackupRecord, BackupRequest, BackupState, Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use super::{BackupError, MAX_BACKUPS, Task};
+
+const ARCHIVE: &str = "archive.tar.zst";
+const MANIFEST: &str = "manifest.json";
+
+/// Form of the manifest and of the archive.
+const VERSION: u32 = 1;
+
+/// What a backup was asked to be. URLs are not in it: they are secrets, and differ in a retry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Spec {
+    pub(super) path: String,
+    pub(super) exclude: Vec<String>,
+    pub(super) gitignore: bool,
+    pub(super) skip_unreadable: bool,
+    pub(super) ttl_ms: Option<u64>,
+}
+
+impl Spec {
+    pub(super) fn of(request: &BackupRequest, path: &Path) -> Result<Self, BackupError> {
+        let path = path.to_str().ok_or_else(|| BackupError::Invalid {
+            pointer: "/path".to_owned(),
+            detail: "the path is not UTF-8".to_owned(),
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            exclude: request.exclude.clone(),
+            gitignore: request.gitignore,
+            skip_unreadable: request.skip_unreadable,
+            ttl_ms: request.ttl_ms,
+        })
+    }
+
+    /// The first field that differs.
+    fn difference(&self, other: &Self) -> Option<&'static str> {
+        [
+            (self.path != other.path, "path"),
+            (self.exclude != other.exclude, "exclude"),
+            (self.gitignore != other.gitignore, "gitignore"),
+            (
+                self.skip_unreadable != other.skip_unreadable,
+                "skip_unreadable",
+            ),
+            (self.ttl_ms != other.ttl_ms, "ttl_ms"),
+        ]
+        .into_iter()
+        .find_map(|(differs, field)| differs.then_some(field))
+    }
+}
+
+/// What is written down of a backup.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Manifest {
+    version: u32,
+    spec: Spec,
+    record: BackupRecord,
+}
+
+/// A backup in the table.
+#[derive(Clone)]
+pub(super) struct Entry {
+    spec: Spec,
+    begun_at: Timestamp,
+    /// While it is being made.
+    making: Option<(Task<BackupRecord>, CancellationToken)>,
+    ready: Option<BackupRecord>,
+}
+
+impl Entry {
+    /// Its record now.
+    pub(super) fn record(&self, id: &str) -> BackupRecord {
+        if let Some(ready) = &self.ready {
+            return ready.clone();
+        }
+        let progress = self.making.as_ref().map(|(task, _)| task.progress());
+        let progress = progress.unwrap_or_default();
+        BackupRecord {
+            id: id.parse().unwrap_or_else(|_| BackupId::generate()),
+            state: BackupState::Creating,
+            path: self.spec.path.clone(),
+            contents: ArchiveCounts {
+                files: progress.files,
+                bytes: progress.bytes,
+                ..ArchiveCounts::default()
+            },
+            size: progress.archive_bytes,
+            sha256: None,
+            stored: false,
+            created_at: self.begun_at,
+            expires_at: None,
+        }
+    }
+
+    /// The work on it, and how to end that, while it is being made.
+    pub(super) fn making(&self) -> Option<(Task<BackupRecord>, CancellationToken)> {
+        self.making.clone()
+    }
+
+    fn is_expired(&self, now: Timestamp) -> bool {
+        let expires_at = self.ready.as_ref().and_then(|ready| ready.expires_at);
+        expires_at.is_some_and(|end| end <= now)
+    }
+}
+
+pub(super) struct Store {
+    dir: PathBuf,
+    table: Mutex<HashMap<String, Entry>>,
+    temporaries: AtomicU64,
+}
+
+/// A file that is removed when it is dropped.
+pub(super) struct Temporary(PathBuf);
+
+impl Temporary {
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Store {
+    pub(super) fn open(dir: PathBuf) -> io::Result<Self> {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&dir)?;
+        let mut table = HashMap::new();
+        for entry in std::fs::read_dir(&dir)? {
+            let path = entry?.path();
+            match read_manifest(&path) {
+                Ok(manifest) => {
+                    let entry = Entry {
+                        spec: manifest.spec,
+                        begun_at: manifest.record.created_at,
+                        making: None,
+                        ready: Some(manifest.record.clone()),
+                    };
+                    table.insert(manifest.record.id.to_string(), entry);
+                }
+                // Not ours to judge: a later version wrote it.
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                    tracing::warn!(path = %path.display(), "a backup of another version is left alone");
+                }
+                Err(_) if path.is_dir() => std::fs::remove_dir_all(&path)?,
+                Err(_) => std::fs::remove_file(&path)?,
+            }
+        }
+        Ok(Self {
+            dir,
+            table: Mutex::new(table),
+            temporaries: AtomicU64::new(0),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes an id for a backup that is to be made. Gives the one that has it, if its spec is the
+    /// same.
+    pub(super) fn claim(
+        &self,
+        id: &BackupId,
+        spec: Spec,
+        task: Task<BackupRecord>,
+        cancel: CancellationToken,
+    ) -> Result<Option<Task<BackupRecord>>, BackupError> {
+        let mut table = self.lock();
+        let now = Timestamp::now();
+        if let Some(there) = table.get(id.as_str())
+            && !there.is_expired(now)
+        {
+            if let Some(field) = spec.difference(&there.spec) {
+                let id = id.to_string();
+                return Err(BackupError::IdConflict { id, field });
+            }
+            return Ok(match (&there.ready, &there.making) {
+                (Some(ready), _) => Some(Task::done(ready.clone())),
+                (None, Some((task, _))) => Some(task.clone()),
+                (None, None) => None,
+            });
+        }
+        if table.len() >= MAX_BACKUPS {
+            return Err(BackupError::TooMany { limit: MAX_BACKUPS });
+        }
+        let entry = Entry {
+            spec,
+            begun_at: now,
+            making: Some((task, cancel)),
+            ready: None,
+        };
+        table.insert(id.to_string(), entry);
+        Ok(None)
+    }
+
+    pub(super) fn get(&self, id: &str) -> Result<Entry, BackupError> {
+        self.lock()
+            .get(id)
+            .filter(|entry| !entry.is_expired(Timestamp::now()))
+            .cloned()
+            .ok_or_else(|| BackupError::NotFound { id: id.to_owned() })
+    }
+
+    pub(super) fn list(&self) -> Vec<BackupRecord> {
+        let now = Timestamp::now();
+        let mut records: Vec<BackupRecord> = self
+            .lock()
+            .iter()
+            .filter(|(_, entry)| !entry.is_expired(now))
+            .map(|(id, entry)| entry.record(id))
+            .collect();
+        records.sort_by(|a, b| (a.created_at, a.id.as_str()).cmp(&(b.created_at, b.id.as_str())));
+        records
+    }
+
+    pub(super) fn expired(&self) -> Vec<BackupId> {
+        let now = Timestamp::now();
+        let table = self.lock();
+        let expired = table.iter().filter(|(_, entry)| entry.is_expired(now));
+        expired.filter_map(|(id, _)| id.parse().ok()).collect()
+    }
+
+    fn folder(&self, id: &str) -> PathBuf {
+        self.dir.join(id)
+    }
+
+    /// Where the archive of a backup is.
+    pub(super) fn archive(&self, id: &str) -> PathBuf {
+        self.folder(id).join(ARCHIVE)
+    }
+
+    pub(super) async fn make_folder(&self, id: &str) -> io::Result<()> {
+        let folder = self.folder(id);
+        // An expired one of the same id may still be there.
+        match tokio::fs::remove_dir_all(&folder).await {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        tokio::fs::create_dir(&folder).await
+    }
+
+    /// A file for an archive that is only passing through. Its name cannot be an id.
+    pub(super) async fn temporary(&self) -> io::Result<Temporary> {
+        let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
+        let path = self.dir.join(format!(".fetched-{number}"));
+        tokio::fs::File::create(&path).await?;
+        Ok(Temporary(path))
+    }
+
+    /// Writes the manifest; from now on the backup can be restored.
+    pub(super) async fn finish(
+        &self,
+        id: &BackupId,
+        mut record: BackupRecord,
+    ) -> Result<BackupRecord, BackupError> {
+        let spec = self.get(id.as_str())?.spec;
+        record.path.clone_from(&spec.path);
+        let manifest = Manifest {
+            version: VERSION,
+            spec,
+            record: record.clone(),
+        };
+        let text = serde_json::to_vec_pretty(&manifest).map_err(io::Error::other)?;
+        let folder = self.folder(id.as_str());
+        let written = tokio::task::spawn_blocking(move || write_manifest(&folder, &text));
+        written.await.map_err(|_| BackupError::Broken)??;
+        match self.lock().get_mut(id.as_str()) {
+            Some(entry) => {
+                entry.ready = Some(record.clone());
+                entry.making = None;
+                Ok(record)
+            }
+            None => Err(BackupError::Cancelled),
+        }
+    }
+
+    /// Removes a backup that is not being made any more. Its id is free when its files are gone.
+    pub(super) async fn remove(&self, id: &BackupId) {
+        let folder = self.folder(id.as_str());
+        match tokio::fs::remove_dir_all(&folder).await {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, %id, "a backup cannot be removed");
+            }
+            _ => {}
+        }
+        self.lock().remove(id.as_str());
+    }
+}
+
+fn read_manifest(folder: &Path) -> io::Result<Manifest> {
+    let text = std::fs::read(folder.join(MANIFEST))?;
+    let version: serde_json::Value = serde_json::from_slice(&text)?;
+    match version.get("version").and_then(serde_json::Value::as_u64) {
+        Some(version) if version == u64::from(VERSION) => {}
+        Some(_) => return Err(io::ErrorKind::Unsupported.into()),
+        None => return Err(io::ErrorKind::InvalidData.into()),
+    }
+    let manifest: Manifest = serde_json::from_slice(&text)?;
+    let named = folder.file_name().and_then(|name| name.to_str());
+    if named != Some(manifest.record.id.as_str()) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(manifest)
+}
+
+/// Whole or not at all.
+fn write_manifest(folder: &Path, text: &[u8]) -> io::Result<()> {
+    let unfinished = folder.join("manifest.part");
+    let mut file = std::fs::File::create(&unfinished)?;
+    io::Write::write_all(&mut file, text)?;
+    file.sync_all()?;
+    std::fs::rename(&unfinished, folder.join(MANIFEST))?;
+    std::fs::File::open(folder)?.sync_all()
+}
