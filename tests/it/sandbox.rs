@@ -1,8 +1,9 @@
 //! The sandbox as a whole: its environment, its events, its figures.
 
 use sandshell_client::types::{
-    EnvPatch, ExecRequest, Happening, KillRequest, ProcessRequest, RestartMode, RestartPolicy,
-    SessionExecRequest, SessionRequest, StatsSource, WaitRequest,
+    BackupRequest, EnvPatch, ExecRequest, Happening, KillRequest, ProcessRequest, RestartMode,
+    RestartPolicy, RestoreRequest, SessionExecRequest, SessionRequest, StatsSource,
+    TerminalRequest, WaitRequest,
 };
 use sandshell_client::{Client, SandboxStream, SandboxStreamEvent};
 use sandshell_testkit::Agent;
@@ -250,6 +251,71 @@ async fn the_lives_of_processes_and_sessions_are_told() {
     assert_eq!(happening(&mut events).await.1, Happening::Ending {});
     assert!(in_time(events.next()).await.is_none());
     assert!(status.await.unwrap().success());
+}
+
+#[tokio::test]
+async fn terminals_ports_and_backups_are_told() {
+    let agent = Agent::start();
+    let client = agent.client();
+    let mut events = client.sandbox_events(None, &[]).await.unwrap();
+    let terminal = TerminalRequest {
+        argv: Some(vec!["false".to_owned()]),
+        ..Default::default()
+    };
+    let terminal = client.create_terminal(&terminal).await.unwrap().id;
+    let made = happening(&mut events).await.1;
+    let wanted = terminal.clone();
+    assert_eq!(made, Happening::TerminalCreated { terminal: wanted });
+    let exit_code = Some(1);
+    let ended = happening(&mut events).await.1;
+    assert_eq!(
+        ended,
+        Happening::TerminalEnded {
+            terminal,
+            exit_code
+        }
+    );
+    let server = "exec python3 -c 'import socket,time
+s = socket.socket(); s.bind((\"127.0.0.1\", 0)); s.listen()
+print(s.getsockname()[1], flush=True); time.sleep(1000)'";
+    let id = start(&client, &process_of(server)).await;
+    let started = happening(&mut events).await.1;
+    assert_eq!(started.kind(), "process_started");
+    let opened = happening(&mut events).await.1;
+    let Happening::PortOpened { port, pid } = opened else {
+        panic!("{opened:?}");
+    };
+    assert_eq!(pid, Some(client.process(&id).await.unwrap().pid));
+    in_time(client.delete_process(&id)).await.unwrap();
+    let mut after = Vec::new();
+    for _ in 0..3 {
+        after.push(happening(&mut events).await.1);
+    }
+    assert!(after.contains(&Happening::PortClosed { port }), "{after:?}");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap().to_owned();
+    let backup = BackupRequest {
+        path: path.clone(),
+        ..Default::default()
+    };
+    let backup = in_time(client.create_backup(&backup)).await.unwrap().id;
+    let restore = RestoreRequest::default();
+    in_time(client.restore_backup(&backup, &restore))
+        .await
+        .unwrap();
+    in_time(client.delete_backup(&backup)).await.unwrap();
+    for wanted in [
+        Happening::BackupCreated {
+            backup: backup.clone(),
+        },
+        Happening::BackupRestored {
+            backup: backup.clone(),
+            path,
+        },
+        Happening::BackupDeleted { backup },
+    ] {
+        assert_eq!(happening(&mut events).await.1, wanted);
+    }
 }
 
 #[tokio::test]

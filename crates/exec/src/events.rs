@@ -25,6 +25,8 @@ pub struct Events(Arc<Shared>);
 struct Shared {
     log: Mutex<Log>,
     grown: watch::Sender<u64>,
+    /// How many readers there are.
+    listeners: watch::Sender<usize>,
 }
 
 #[derive(Debug)]
@@ -63,6 +65,7 @@ impl Default for Events {
                 last: now,
             }),
             grown: watch::Sender::new(now),
+            listeners: watch::Sender::new(0),
         }))
     }
 }
@@ -90,6 +93,11 @@ impl Events {
         self.0.grown.send_replace(last);
     }
 
+    /// The number of readers, for whoever can tell of something only by looking for it.
+    pub(crate) fn listeners(&self) -> watch::Receiver<usize> {
+        self.0.listeners.subscribe()
+    }
+
     /// Reads on after the event with this number (0: all that are kept), or from now on.
     pub fn reader(&self, from: Option<u64>) -> EventsReader {
         let log = self.lock();
@@ -99,11 +107,18 @@ impl Events {
             Some(from) => from,
         };
         drop(log);
+        self.0.listeners.send_modify(|count| *count += 1);
         EventsReader {
             grown: self.0.grown.subscribe(),
             events: self.clone(),
             position,
         }
+    }
+}
+
+impl Drop for EventsReader {
+    fn drop(&mut self) {
+        self.events.0.listeners.send_modify(|count| *count -= 1);
     }
 }
 

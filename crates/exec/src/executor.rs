@@ -14,7 +14,7 @@ use sandshell_sys::procfs;
 use sandshell_types::{
     Encoded, Env, EnvReply, ExecRequest, ForkRequest, KillReply, PortRecord, PortWaitRequest,
     ProcessId, ProcessKind, ProcessRequest, ProcessState, RestartMode, SandboxStats, SessionId,
-    SessionRequest, SessionState, TerminalId, TerminalRequest, TextEncoding,
+    SessionRequest, SessionState, TerminalId, TerminalRequest, TerminalState, TextEncoding,
 };
 
 use crate::account::Account;
@@ -24,7 +24,7 @@ use crate::inside::{Inside, Who};
 use crate::output::{LogLimits, OutputLog};
 use crate::pool::Pool;
 use crate::pool::exec_shell::ExecShell;
-use crate::ports::{Owned, PortError, PortWatcher, Ports, check_http};
+use crate::ports::{self, Owned, PortError, PortWatcher, Ports, check_http};
 use crate::process::{self, ProcessHandle, Processes, ResultSpec, start_with_pipes};
 use crate::session::{
     Birth as SessionBirth, ChannelRoot, SessionHandle, Sessions, Shell, Snapshot, check_environment,
@@ -127,7 +127,7 @@ impl Executor {
             })
         };
         let config = &host.config;
-        Ok(Self(Arc::new(Core {
+        let executor = Self(Arc::new(Core {
             processes: Arc::new(Processes::new(config.finished_records, config.finished_for)),
             sessions: Arc::new(Sessions::new(config.finished_records, config.finished_for)),
             terminals: Arc::new(Terminals::new(config.finished_records, config.finished_for)),
@@ -137,7 +137,9 @@ impl Executor {
             session_shells,
             started: Instant::now(),
             init: Arc::new(init.pidfd),
-        })))
+        }));
+        tokio::spawn(ports::publish(executor.clone()));
+        Ok(executor)
     }
 
     pub(crate) fn host(&self) -> &Arc<Host> {
@@ -262,6 +264,9 @@ impl Executor {
             };
             core.processes.all().iter().filter(|p| running(p)).count() as u32
         };
+        let terminals = core.terminals.all().into_iter();
+        let terminals =
+            terminals.filter(|terminal| terminal.record().state == TerminalState::Running);
         let sessions = core.sessions.all();
         let alive = |session: &&SessionHandle| session.record().state != SessionState::Ended;
         Ok(SandboxStats {
@@ -275,7 +280,7 @@ impl Executor {
             sessions: sessions.iter().filter(alive).count() as u32,
             processes: running(ProcessKind::Process),
             execs: running(ProcessKind::Exec),
-            terminals: 0,
+            terminals: terminals.count() as u32,
         })
     }
 

@@ -31,6 +31,7 @@ use tokio::net::TcpStream;
 
 pub(crate) use ready::check_http;
 use scan::{Found, Holder};
+pub(crate) use watch::publish;
 pub use watch::{PortEvent, PortWatcher};
 
 use crate::host::Live;

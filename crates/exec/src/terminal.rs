@@ -30,8 +30,8 @@ use jiff::Timestamp;
 use sandshell_isolate::protocol::Exit;
 use sandshell_sys::pty::{self, Pty};
 use sandshell_types::{
-    Env, KillReply, ProcessRequest, ResizeRequest, TerminalId, TerminalRecord, TerminalRequest,
-    TerminalScreen, TerminalState,
+    Env, Happening, KillReply, ProcessRequest, ResizeRequest, TerminalId, TerminalRecord,
+    TerminalRequest, TerminalScreen, TerminalState,
 };
 use tokio::sync::{mpsc, watch};
 
@@ -40,6 +40,7 @@ pub use screen::{MAX_COLS, MAX_ROWS, SCROLLBACK};
 pub use viewer::{Redraw, View, Viewer};
 
 use crate::ExecError;
+use crate::events::Events;
 use crate::host::{Host, Live, Program};
 use crate::output::{LogLimits, OutputLog, Stream};
 use crate::process::{exit_code, kill_all, signal_name};
@@ -77,6 +78,7 @@ struct Terminal {
     log: OutputLog,
     model: Mutex<Model>,
     facts: Mutex<Facts>,
+    events: Events,
     input: mpsc::Sender<Bytes>,
     /// Counts size changes, so that viewers hear of them.
     resized: watch::Sender<u64>,
@@ -232,11 +234,15 @@ impl TerminalHandle {
                 ended_at: None,
                 exit: None,
             }),
+            events: host.events.clone(),
             input,
             resized: watch::Sender::new(0),
             over: watch::Sender::new(false),
             viewers: AtomicU32::new(0),
             answering: AtomicU32::new(0),
+        });
+        terminal.events.publish(Happening::TerminalCreated {
+            terminal: terminal.id.clone(),
         });
         tokio::spawn(owner::run(
             terminals,

@@ -29,7 +29,8 @@ use sandshell_exec::Executor;
 use sandshell_exec::inside::Who;
 use sandshell_types::{
     ArchiveCounts, ArchiveFormat, BackupId, BackupProgress, BackupRecord, BackupRequest,
-    BackupStage, BackupState, Download, RestoreReply, RestoreRequest, SessionId, Timestamp,
+    BackupStage, BackupState, Download, Happening, RestoreReply, RestoreRequest, SessionId,
+    Timestamp,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -113,8 +114,11 @@ impl Backups {
         };
         tokio::spawn(async move {
             let made = making.run(pack, request).await;
-            if made.is_err() {
-                making.inner.store.remove(&making.id).await;
+            match &made {
+                Ok(record) => making.inner.tell(Happening::BackupCreated {
+                    backup: record.id.clone(),
+                }),
+                Err(_) => making.inner.store.remove(&making.id).await,
             }
             begun.finish(made);
         });
@@ -153,14 +157,14 @@ impl Backups {
                 return Ok(record);
             }
         }
-        store.remove(&record.id).await;
+        self.0.forget(record.id.clone()).await;
         Ok(record)
     }
 
     /// Deletes those whose time is over.
     pub async fn expire(&self) {
         for id in self.0.store.expired() {
-            self.0.store.remove(&id).await;
+            self.0.forget(id).await;
         }
     }
 
@@ -197,6 +201,12 @@ impl Backups {
                 cancel,
             )
             .await;
+            if let Ok(reply) = &restored {
+                inner.tell(Happening::BackupRestored {
+                    backup: record.id.clone(),
+                    path: reply.path.clone(),
+                });
+            }
             begun.finish(restored);
         });
         Ok(task)
@@ -208,6 +218,18 @@ impl Backups {
             BackupState::Ready => Ok(record),
             BackupState::Creating => Err(BackupError::Creating { id: id.to_owned() }),
         }
+    }
+}
+
+impl Inner {
+    /// Removes one that was made.
+    async fn forget(&self, backup: BackupId) {
+        self.store.remove(&backup).await;
+        self.tell(Happening::BackupDeleted { backup });
+    }
+
+    fn tell(&self, what: Happening) {
+        self.executor.events().publish(what);
     }
 }
 

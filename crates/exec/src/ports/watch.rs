@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use sandshell_types::PortRecord;
+use sandshell_types::{Happening, PortRecord};
 
 use super::table::{self, Row};
 use crate::Executor;
@@ -22,6 +22,32 @@ pub enum PortEvent {
     Opened(PortRecord),
     /// Nothing does any more; as it was.
     Closed(PortRecord),
+}
+
+/// Publishes ports that open and close, for as long as somebody listens to the sandbox's events. What
+/// changed while nobody did is told to the next who does.
+pub(crate) async fn publish(executor: Executor) {
+    let events = executor.events().clone();
+    let mut listeners = events.listeners();
+    let mut watcher = executor.watch_ports().await;
+    while listeners.wait_for(|count| *count > 0).await.is_ok() {
+        let nobody = listeners.wait_for(|count| *count == 0);
+        let telling = async {
+            loop {
+                events.publish(match watcher.next().await {
+                    PortEvent::Opened(record) => Happening::PortOpened {
+                        port: record.port,
+                        pid: Some(record.pid),
+                    },
+                    PortEvent::Closed(record) => Happening::PortClosed { port: record.port },
+                });
+            }
+        };
+        tokio::select! {
+            _ = nobody => {}
+            () = telling => {}
+        }
+    }
 }
 
 /// Sees ports open and close from its making on.

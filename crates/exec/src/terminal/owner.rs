@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use rustix::io::Errno;
 use sandshell_isolate::protocol::Exit;
 use sandshell_sys::reactor;
-use sandshell_types::TerminalState;
+use sandshell_types::{Happening, TerminalState};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
@@ -82,6 +82,13 @@ pub(super) async fn run(
     }
     terminal.log.end();
     terminal.over.send_replace(true);
+    terminal.events.publish(Happening::TerminalEnded {
+        terminal: terminal.id.clone(),
+        exit_code: match exit {
+            Exit::Code(code) => Some(code),
+            Exit::Signal(_) => None,
+        },
+    });
     if !live.tree.is_empty() {
         live.tree.empty().await;
     }
