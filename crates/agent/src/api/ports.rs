@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
+use super::document::events::event_union;
 use super::document::{PortProblems, ProxyProblems};
 use super::output::RawBytes;
 use super::paging::{PageQuery, page};
@@ -38,6 +39,11 @@ pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
     ]
 }
 
+event_union! {
+    /// Ports as they come and go: `ports` first, with all there are.
+    PortEvents: "ports" => PortsEvent, "opened" => PortRecord, "closed" => PortRecord;
+}
+
 /// List listening ports, or watch them.
 ///
 /// TCP ports that processes of this sandbox listen on, lowest first. With `Accept:
@@ -52,7 +58,10 @@ pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
                 "port": 8000, "addresses": ["0.0.0.0"], "pid": 12,
                 "command": "python3 -m http.server 8000", "process": "web", "exposed": false
             }]})),
-            (PortsEvent = "text/event-stream"),
+            (PortEvents = "text/event-stream", example = json!({
+                "event": "opened",
+                "data": r#"{"port":8000,"addresses":["0.0.0.0"],"pid":12,"command":"python3 -m http.server 8000","process":"web","exposed":false}"#
+            })),
         )),
         PortProblems,
     )
