@@ -8,6 +8,7 @@ import atexit
 import json
 import random
 import time
+from collections.abc import MutableMapping
 
 import requests
 import schemathesis
@@ -21,10 +22,17 @@ STREAM_SECONDS = 0.3
 THERE = {
     "processes": ["live", "ended"],
     "sessions": ["there"],
+    "terminals": ["screen", "over"],
+    "contexts": ["shell"],
+    "backups": ["saved"],
 }
+# Also made: what lies in /workspace, and a port that something listens on.
+PLACES = ["tree", "tree/file.txt", "tree/link"]
+REPOSITORY = "repo"
+PORT = 8000
 
 # Failures of something outside the agent, documented as such.
-OUTSIDE = {"git_network", "port_unreachable", "storage_failed", "timed_out", "no_space", "unavailable"}
+OUTSIDE = {"git_network", "port_unreachable", "storage_failed", "timed_out", "no_space"}
 
 chance = random.Random(1)
 
@@ -97,6 +105,25 @@ def before_call(context, case, kwargs):
     destructive = case.method == "DELETE" or parts[-1] in ("kill", "signal")
     if ids and not destructive and chance.random() < 0.5 and case.path_parameters:
         case.path_parameters["id"] = chance.choice(ids)
+    # One text for another, so that a request that is wrong elsewhere stays so.
+    place = place_for(case, parts)
+    for values in (case.body, case.query):
+        if place and isinstance(values, MutableMapping) and isinstance(values.get("path"), str):
+            values["path"] = place
+    port = (case.path_parameters or {}).get("port")
+    # What is behind the proxy answers as it likes, which the document cannot know.
+    if "proxy" not in parts and isinstance(port, int) and 0 < port < 65536 and chance.random() < 0.5:
+        case.path_parameters["port"] = PORT
+
+
+def place_for(case, parts):
+    """A path that exists, for half of the requests that only look; others could take it from them."""
+    if chance.random() < 0.5:
+        return None
+    if parts[2] == "git":
+        return REPOSITORY
+    looks = case.method == "GET" or parts[-1] in ("find", "search", "changes")
+    return chance.choice(PLACES) if parts[2] == "files" and looks else None
 
 
 def too_large(value):
