@@ -17,6 +17,7 @@ import schemathesis
 LONGEST_MS = 300
 # How long a stream that does not end by itself is read.
 STREAM_SECONDS = 0.3
+OCTETS = ("application/octet-stream", "application/x-tar", "application/gzip", "application/zstd")
 
 # Made by `inside` before the run; the last segment of a path that they fill.
 THERE = {
@@ -120,10 +121,16 @@ def place_for(case, parts):
     """A path that exists, for half of the requests that only look; others could take it from them."""
     if chance.random() < 0.5:
         return None
-    if parts[2] == "git":
+    if parts[1:3] == ["v1", "git"]:
         return REPOSITORY
     looks = case.method == "GET" or parts[-1] in ("find", "search", "changes")
-    return chance.choice(PLACES) if parts[2] == "files" and looks else None
+    return chance.choice(PLACES) if parts[1:3] == ["v1", "files"] and looks else None
+
+
+@schemathesis.serializer("application/x-tar")
+def tar(context, value):
+    """An archive is made of bytes like any other; hardly ever a good one."""
+    return value if isinstance(value, bytes) else str(value).encode()
 
 
 def too_large(value):
@@ -157,7 +164,8 @@ def send(self, request, **options):
     response = _send(self, request, **options)
     kind = response.headers.get("content-type", "")
     events = kind.startswith("text/event-stream")
-    octets = kind.startswith("application/octet-stream") and "content-length" not in response.headers
+    # (An archive may break off, when something in it cannot be read.)
+    octets = kind.startswith(OCTETS) and "content-length" not in response.headers
     connection = getattr(response.raw, "_connection", None)
     if (events or octets) and getattr(connection, "sock", None):
         connection.sock.settimeout(STREAM_SECONDS)

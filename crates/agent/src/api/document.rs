@@ -132,7 +132,7 @@ problems! {
     PortProblems: InvalidRequest Unauthorized Forbidden IdempotencyConflict BodyTooLarge
         UnsupportedMediaType LimitReached Internal Unavailable;
     /// Of the proxy itself.
-    ProxyProblems: InvalidRequest Unauthorized Forbidden PortNotFound LimitReached Internal
+    ProxyProblems: InvalidRequest Unauthorized Forbidden NotFound PortNotFound LimitReached Internal
         PortUnreachable;
     /// Of routes that look at a terminal.
     TerminalReadProblems: InvalidRequest Unauthorized TerminalNotFound MethodNotAllowed Internal;

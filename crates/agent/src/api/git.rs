@@ -81,12 +81,13 @@ pub(crate) async fn clone(
     Json(request): Json<GitCloneRequest>,
 ) -> Result<Response, ApiError> {
     let executor = agent.executor.clone();
+    let checked = git::check_clone(&executor, request)?;
     if !sse::wanted(&headers) {
-        let clone = async move { git::clone(&executor, request, None).await };
+        let clone = async move { git::clone(&executor, checked, None).await };
         return Ok(axum::Json(to_the_end(clone).await??).into_response());
     }
     let (sender, progress) = mpsc::channel(PROGRESS);
-    let cloning = tokio::spawn(async move { git::clone(&executor, request, Some(sender)).await });
+    let cloning = tokio::spawn(async move { git::clone(&executor, checked, Some(sender)).await });
     let feed = Feed {
         progress,
         cloning: Some(cloning),

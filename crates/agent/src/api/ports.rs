@@ -10,7 +10,8 @@ use futures_util::stream;
 use http::{HeaderMap, StatusCode, header};
 use sandshell_exec::{PortEvent, PortWatcher};
 use sandshell_types::{
-    List, PortExposure, PortRecord, PortUnexposed, PortWaitReply, PortWaitRequest, PortsEvent,
+    ErrorCode, List, PortExposure, PortRecord, PortUnexposed, PortWaitReply, PortWaitRequest,
+    PortsEvent,
 };
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::UtoipaMethodRouter;
@@ -72,6 +73,11 @@ pub(crate) async fn list(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     if sse::wanted(&headers) {
+        let paged = query.limit.map(|_| "/limit");
+        if let Some(pointer) = paged.or(query.cursor.as_ref().map(|_| "/cursor")) {
+            let detail = "events have no pages";
+            return Err(ApiError::new(ErrorCode::InvalidRequest, detail).pointer(pointer));
+        }
         return Ok(events(agent).await);
     }
     let ports: Vec<(String, PortRecord)> = agent
@@ -227,7 +233,7 @@ pub(crate) async fn wait(
         ready = agent.executor.wait_port(port, &request) => ready?,
         () = agent.shutdown.cancelled() => {
             return Err(ApiError::new(
-                sandshell_types::ErrorCode::Unavailable,
+                ErrorCode::Unavailable,
                 "the agent is shutting down",
             ));
         }
