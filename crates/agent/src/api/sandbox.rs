@@ -208,13 +208,14 @@ pub(crate) async fn stats(
 
 #[cfg(test)]
 mod tests {
+    use super::super::document::events::EventSchema;
     use super::*;
 
     #[test]
     fn every_type_of_event_is_in_the_document() {
         let named: Vec<&str> = SandboxEvents::events()
             .iter()
-            .map(|event| event.name())
+            .map(EventSchema::name)
             .filter(|name| *name != "truncated")
             .collect();
         assert_eq!(named, Happening::TYPES);
