@@ -8,6 +8,7 @@ import atexit
 import json
 import random
 import time
+from collections.abc import MutableMapping
 
 import requests
 import schemathesis
@@ -16,15 +17,23 @@ import schemathesis
 LONGEST_MS = 300
 # How long a stream that does not end by itself is read.
 STREAM_SECONDS = 0.3
+OCTETS = ("application/octet-stream", "application/x-tar", "application/gzip", "application/zstd")
 
 # Made by `inside` before the run; the last segment of a path that they fill.
 THERE = {
     "processes": ["live", "ended"],
     "sessions": ["there"],
+    "terminals": ["screen", "over"],
+    "contexts": ["shell"],
+    "backups": ["saved"],
 }
+# Also made: what lies in /workspace, and a port that something listens on.
+PLACES = ["tree", "tree/file.txt", "tree/link"]
+REPOSITORY = "repo"
+PORT = 8000
 
 # Failures of something outside the agent, documented as such.
-OUTSIDE = {"git_network", "port_unreachable", "storage_failed", "timed_out", "no_space", "unavailable"}
+OUTSIDE = {"git_network", "port_unreachable", "storage_failed", "timed_out", "no_space"}
 
 chance = random.Random(1)
 
@@ -97,6 +106,31 @@ def before_call(context, case, kwargs):
     destructive = case.method == "DELETE" or parts[-1] in ("kill", "signal")
     if ids and not destructive and chance.random() < 0.5 and case.path_parameters:
         case.path_parameters["id"] = chance.choice(ids)
+    # One text for another, so that a request that is wrong elsewhere stays so.
+    place = place_for(case, parts)
+    for values in (case.body, case.query):
+        if place and isinstance(values, MutableMapping) and isinstance(values.get("path"), str):
+            values["path"] = place
+    port = (case.path_parameters or {}).get("port")
+    # What is behind the proxy answers as it likes, which the document cannot know.
+    if "proxy" not in parts and isinstance(port, int) and 0 < port < 65536 and chance.random() < 0.5:
+        case.path_parameters["port"] = PORT
+
+
+def place_for(case, parts):
+    """A path that exists, for half of the requests that only look; others could take it from them."""
+    if chance.random() < 0.5:
+        return None
+    if parts[1:3] == ["v1", "git"]:
+        return REPOSITORY
+    looks = case.method == "GET" or parts[-1] in ("find", "search", "changes")
+    return chance.choice(PLACES) if parts[1:3] == ["v1", "files"] and looks else None
+
+
+@schemathesis.serializer("application/x-tar")
+def tar(context, value):
+    """An archive is made of bytes like any other; hardly ever a good one."""
+    return value if isinstance(value, bytes) else str(value).encode()
 
 
 def too_large(value):
@@ -130,7 +164,8 @@ def send(self, request, **options):
     response = _send(self, request, **options)
     kind = response.headers.get("content-type", "")
     events = kind.startswith("text/event-stream")
-    octets = kind.startswith("application/octet-stream") and "content-length" not in response.headers
+    # (An archive may break off, when something in it cannot be read.)
+    octets = kind.startswith(OCTETS) and "content-length" not in response.headers
     connection = getattr(response.raw, "_connection", None)
     if (events or octets) and getattr(connection, "sock", None):
         connection.sock.settimeout(STREAM_SECONDS)

@@ -34,7 +34,7 @@ use command::With;
 
 pub use branches::branches;
 pub use change::{add, checkout, commit};
-pub use clone::{Progress, clone};
+pub use clone::{CheckedClone, Progress, check_clone, clone};
 pub use diff::diff;
 pub use log::log;
 pub use remote::{pull, push};

@@ -197,7 +197,7 @@ pub struct RunResult {
     /// Whether it is the value of the last expression; else the code displayed it.
     pub is_main: bool,
     /// By MIME type: text as it is, pictures as base64, JSON as JSON.
-    #[schema(value_type = BTreeMap<String, Object>)]
+    #[schema(value_type = BTreeMap<String, Value>)]
     pub data: BTreeMap<String, serde_json::Value>,
 }
 

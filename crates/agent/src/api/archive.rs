@@ -180,7 +180,8 @@ pub(crate) async fn pack(
         ("session" = Option<String>, Query, description = "Relative paths start at this session's directory."),
         ("user" = Option<String>, Query, description = "Whose rights are used, and who owns what comes out."),
     ),
-    request_body(content = RawBytes, content_type = "application/x-tar", description = "The archive."),
+    request_body(content = RawBytes, content_type = "application/x-tar",
+        description = "The archive.", example = json!("(bytes of a tar archive)")),
     responses(
         (status = 200, description = "What came out.", body = ArchiveCounts, example = json!({
             "files": 2, "directories": 1, "symlinks": 0, "bytes": 120, "skipped": 0

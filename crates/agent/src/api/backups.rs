@@ -10,7 +10,7 @@ use futures_util::stream;
 use http::{HeaderMap, HeaderValue, header};
 use sandshell_files::{BackupError, PROGRESS_EVERY, Task};
 use sandshell_types::{
-    BackupProgress, BackupRecord, BackupRequest, List, RestoreReply, RestoreRequest,
+    BackupProgress, BackupRecord, BackupRequest, List, Problem, RestoreReply, RestoreRequest,
 };
 use serde::Serialize;
 use tokio::io::AsyncReadExt as _;
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
+use super::document::events::event_union;
 use super::document::{BackupCreateProblems, BackupProblems, RestoreProblems};
 use super::output::RawBytes;
 use super::paging::{PageQuery, page};
@@ -45,6 +46,16 @@ pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
     ]
 }
 
+event_union! {
+    /// The making of a backup: `backup` or `error` is the last.
+    BackupEvents: "progress" => BackupProgress, "backup" => BackupRecord, "error" => Problem;
+}
+
+event_union! {
+    /// A restore: `restored` or `error` is the last.
+    RestoreEvents: "progress" => BackupProgress, "restored" => RestoreReply, "error" => Problem;
+}
+
 /// Make a backup.
 ///
 /// Packs a directory into a zstd tar archive, and answers when it is complete. It is made to its end
@@ -62,12 +73,14 @@ pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
                 "size": 310, "sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
                 "stored": true, "created_at": "2026-01-01T00:00:00Z"
             })),
-            (BackupProgress = "text/event-stream", example = json!({
-                "stage": "packing", "files": 64, "bytes": 4096, "archive_bytes": 0
+        )),
+        (status = 200, description = "It was there already; also any answer made of events.", content(
+            (BackupRecord = "application/json"),
+            (BackupEvents = "text/event-stream", example = json!({
+                "event": "progress", "id": "1",
+                "data": r#"{"stage":"packing","files":64,"bytes":4096,"archive_bytes":0}"#
             })),
         )),
-        (status = 200, description = "It was there already; also any answer made of events.",
-            content((BackupRecord = "application/json"), (BackupProgress = "text/event-stream"))),
         BackupCreateProblems,
     )
 )]
@@ -84,6 +97,8 @@ pub(crate) async fn create(
 }
 
 /// List backups, oldest first.
+///
+/// Those that are being made too. Those whose time is over are not there any more.
 #[utoipa::path(
     get, path = "/v1/backups", operation_id = "list_backups", tag = "backups",
     params(PageQuery),
@@ -101,6 +116,8 @@ pub(crate) async fn list(
 }
 
 /// Get a backup's record.
+///
+/// While it is being made, the figures say how far it has come.
 #[utoipa::path(
     get, path = "/v1/backups/{id}", operation_id = "get_backup", tag = "backups",
     params(("id" = String, Path, description = "Id of the backup.")),
@@ -121,6 +138,8 @@ pub(crate) async fn get(
 }
 
 /// Get a backup's archive.
+///
+/// Only of a backup that is kept here (`stored`), and only once it is ready.
 #[utoipa::path(
     get, path = "/v1/backups/{id}/content", operation_id = "get_backup_content", tag = "backups",
     params(("id" = String, Path, description = "Id of the backup.")),
@@ -152,6 +171,9 @@ pub(crate) async fn content(
 }
 
 /// Delete a backup.
+///
+/// Record and archive are gone with the answer, and the id is free again. One that is being made is
+/// abandoned. What was uploaded elsewhere stays there.
 #[utoipa::path(
     delete, path = "/v1/backups/{id}", operation_id = "delete_backup", tag = "backups",
     params(("id" = String, Path, description = "Id of the backup.")),
@@ -190,8 +212,9 @@ pub(crate) async fn delete(
                 "path": "/workspace",
                 "contents": {"files": 2, "directories": 1, "symlinks": 0, "bytes": 120, "skipped": 0}
             })),
-            (BackupProgress = "text/event-stream", example = json!({
-                "stage": "unpacking", "files": 64, "bytes": 4096, "archive_bytes": 0
+            (RestoreEvents = "text/event-stream", example = json!({
+                "event": "progress", "id": "1",
+                "data": r#"{"stage":"unpacking","files":64,"bytes":4096,"archive_bytes":0}"#
             })),
         )),
         RestoreProblems,

@@ -9,12 +9,13 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use sandshell_contexts::{ContextError, ContextHandle, RunHandle};
 use sandshell_types::{
-    ContextInterruptReply, ContextRecord, ContextRequest, Encoding, KillReply, List, RunEvent,
-    RunReply, RunRequest,
+    ContextInterruptReply, ContextRecord, ContextRequest, Encoding, KillReply, List, RunEnd,
+    RunError, RunOutput, RunReply, RunRequest, RunResult, RunStarted, Truncated,
 };
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
+use super::document::events::event_union;
 use super::document::{ContextProblems, ContextReadProblems, ContextStartProblems};
 use super::paging::{PageQuery, page};
 use super::{AgentState, Answer, Nothing, OptionalTicket, created};
@@ -63,6 +64,8 @@ pub(crate) async fn create(
 }
 
 /// List code contexts, oldest first.
+///
+/// Those whose interpreter has ended stay listed until they are deleted.
 #[utoipa::path(
     get, path = "/v1/contexts", operation_id = "list_contexts", tag = "contexts",
     params(PageQuery),
@@ -85,6 +88,8 @@ pub(crate) async fn list(
 }
 
 /// Get a code context.
+///
+/// Its state, its interpreter, and how many runs wait.
 #[utoipa::path(
     get, path = "/v1/contexts/{id}", operation_id = "get_context", tag = "contexts",
     params(("id" = String, Path, description = "Id of the context.")),
@@ -124,6 +129,13 @@ pub(crate) async fn delete(
     Ok(axum::Json(to_the_end(delete).await??))
 }
 
+event_union! {
+    /// A run: `started` when its turn has come, `end` always last.
+    RunEvents:
+        "started" => RunStarted, "stdout" => RunOutput, "stderr" => RunOutput,
+        "truncated" => Truncated, "result" => RunResult, "error" => RunError, "end" => RunEnd;
+}
+
 /// Run code in a context.
 ///
 /// One run at a time, in order of arrival. With `Accept: text/event-stream` the answer is live:
@@ -144,8 +156,8 @@ pub(crate) async fn delete(
                 "results": [{"is_main": true, "data": {"text/plain": "21"}}],
                 "status": "ok", "execution_count": 1, "duration_ms": 1, "context": "kept"
             })),
-            (RunEvent = "text/event-stream", example = json!({
-                "event": "result", "data": {"is_main": true, "data": {"text/plain": "21"}}
+            (RunEvents = "text/event-stream", example = json!({
+                "event": "result", "id": "2", "data": r#"{"is_main":true,"data":{"text/plain":"21"}}"#
             })),
         )),
         ContextProblems,

@@ -11,10 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use axum::body::Bytes;
-use sandshell_types::{
-    BackupProgress, CommandEvent, ErrorCode, ExitEvent, Problem, SearchSummary, SessionExitEvent,
-    TerminalClientFrame, TerminalFrame, TruncatedEvent,
-};
+use sandshell_types::{ErrorCode, Problem, TerminalClientFrame, TerminalFrame};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
     Components, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, ResponseBuilder,
@@ -40,8 +37,10 @@ fn base() -> OpenApi {
         .title("Sandshell agent")
         .version(crate::VERSION)
         .description(Some(
-            "The API of one sandbox: exec, processes, sessions, git and ports. Failures are RFC 9457 problem \
-             documents with a stable `code`. Every POST takes an `Idempotency-Key`.",
+            "The API of one sandbox: exec, processes, sessions, terminals, code contexts, files (content, \
+             changes, search, watches, archives), backups, git, ports, and the sandbox's environment, events \
+             and figures. Failures are RFC 9457 problem documents with a stable `code`. Every POST takes an \
+             `Idempotency-Key`.",
         ))
         .build();
     let mut components = Components::new();
@@ -54,12 +53,6 @@ fn base() -> OpenApi {
     add_schema::<ErrorCode>(&mut components);
     add_schema::<TerminalFrame>(&mut components);
     add_schema::<TerminalClientFrame>(&mut components);
-    add_schema::<TruncatedEvent>(&mut components);
-    add_schema::<ExitEvent>(&mut components);
-    add_schema::<CommandEvent>(&mut components);
-    add_schema::<SessionExitEvent>(&mut components);
-    add_schema::<SearchSummary>(&mut components);
-    add_schema::<BackupProgress>(&mut components);
     OpenApiBuilder::new()
         .info(info)
         .components(Some(components))
@@ -139,7 +132,7 @@ problems! {
     PortProblems: InvalidRequest Unauthorized Forbidden IdempotencyConflict BodyTooLarge
         UnsupportedMediaType LimitReached Internal Unavailable;
     /// Of the proxy itself.
-    ProxyProblems: InvalidRequest Unauthorized Forbidden PortNotFound LimitReached Internal
+    ProxyProblems: InvalidRequest Unauthorized Forbidden NotFound PortNotFound LimitReached Internal
         PortUnreachable;
     /// Of routes that look at a terminal.
     TerminalReadProblems: InvalidRequest Unauthorized TerminalNotFound MethodNotAllowed Internal;

@@ -12,7 +12,7 @@ use sandshell_types::{
     ErrorCode, GitAddRequest, GitBranchesReply, GitBranchesRequest, GitCheckoutRequest,
     GitCloneReply, GitCloneRequest, GitCommit, GitCommitReply, GitCommitRequest, GitDiffReply,
     GitDiffRequest, GitHeadReply, GitLogRequest, GitProgress, GitPullReply, GitPullRequest,
-    GitPushReply, GitPushRequest, GitStatusReply, GitStatusRequest, List,
+    GitPushReply, GitPushRequest, GitStatusReply, GitStatusRequest, List, Problem,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -22,6 +22,7 @@ use utoipa_axum::routes;
 
 use super::AgentState;
 use super::document::GitProblems;
+use super::document::events::event_union;
 use crate::Agent;
 use crate::extract::Json;
 use crate::problem::ApiError;
@@ -47,6 +48,11 @@ pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
     ]
 }
 
+event_union! {
+    /// A clone: `done` or `error` is the last.
+    GitCloneEvents: "progress" => GitProgress, "done" => GitCloneReply, "error" => Problem;
+}
+
 /// Clone a repository.
 ///
 /// With `Accept: text/event-stream` the answer is `progress` events, then `done` with the reply or
@@ -61,8 +67,9 @@ pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
             (GitCloneReply = "application/json", example = json!({
                 "path": "/root/repo", "branch": "main", "commit": "5f3c…"
             })),
-            (GitProgress = "text/event-stream", example = json!({
-                "phase": "Receiving objects", "percent": 42, "current": 420, "total": 1000
+            (GitCloneEvents = "text/event-stream", example = json!({
+                "event": "progress",
+                "data": r#"{"phase":"Receiving objects","percent":42,"current":420,"total":1000}"#
             })),
         )),
         GitProblems,
@@ -74,12 +81,13 @@ pub(crate) async fn clone(
     Json(request): Json<GitCloneRequest>,
 ) -> Result<Response, ApiError> {
     let executor = agent.executor.clone();
+    let checked = git::check_clone(&executor, request)?;
     if !sse::wanted(&headers) {
-        let clone = async move { git::clone(&executor, request, None).await };
+        let clone = async move { git::clone(&executor, checked, None).await };
         return Ok(axum::Json(to_the_end(clone).await??).into_response());
     }
     let (sender, progress) = mpsc::channel(PROGRESS);
-    let cloning = tokio::spawn(async move { git::clone(&executor, request, Some(sender)).await });
+    let cloning = tokio::spawn(async move { git::clone(&executor, checked, Some(sender)).await });
     let feed = Feed {
         progress,
         cloning: Some(cloning),
@@ -173,6 +181,8 @@ pub(crate) async fn diff(
 }
 
 /// List commits, newest first.
+///
+/// Those that a branch, tag or commit leads to, in pages.
 #[utoipa::path(
     post, path = "/v1/git/log", operation_id = "git_log", tag = "git",
     request_body = GitLogRequest,
@@ -189,6 +199,8 @@ pub(crate) async fn log(
 }
 
 /// List branches, make or delete one.
+///
+/// The answer lists them as they are afterwards.
 #[utoipa::path(
     post, path = "/v1/git/branches", operation_id = "git_branches", tag = "git",
     request_body = GitBranchesRequest,

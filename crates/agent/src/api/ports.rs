@@ -10,12 +10,14 @@ use futures_util::stream;
 use http::{HeaderMap, StatusCode, header};
 use sandshell_exec::{PortEvent, PortWatcher};
 use sandshell_types::{
-    List, PortExposure, PortRecord, PortUnexposed, PortWaitReply, PortWaitRequest, PortsEvent,
+    ErrorCode, List, PortExposure, PortRecord, PortUnexposed, PortWaitReply, PortWaitRequest,
+    PortsEvent,
 };
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
+use super::document::events::event_union;
 use super::document::{PortProblems, ProxyProblems};
 use super::output::RawBytes;
 use super::paging::{PageQuery, page};
@@ -38,6 +40,11 @@ pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
     ]
 }
 
+event_union! {
+    /// Ports as they come and go: `ports` first, with all there are.
+    PortEvents: "ports" => PortsEvent, "opened" => PortRecord, "closed" => PortRecord;
+}
+
 /// List listening ports, or watch them.
 ///
 /// TCP ports that processes of this sandbox listen on, lowest first. With `Accept:
@@ -52,7 +59,10 @@ pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
                 "port": 8000, "addresses": ["0.0.0.0"], "pid": 12,
                 "command": "python3 -m http.server 8000", "process": "web", "exposed": false
             }]})),
-            (PortsEvent = "text/event-stream"),
+            (PortEvents = "text/event-stream", example = json!({
+                "event": "opened",
+                "data": r#"{"port":8000,"addresses":["0.0.0.0"],"pid":12,"command":"python3 -m http.server 8000","process":"web","exposed":false}"#
+            })),
         )),
         PortProblems,
     )
@@ -63,6 +73,11 @@ pub(crate) async fn list(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     if sse::wanted(&headers) {
+        let paged = query.limit.map(|_| "/limit");
+        if let Some(pointer) = paged.or(query.cursor.as_ref().map(|_| "/cursor")) {
+            let detail = "events have no pages";
+            return Err(ApiError::new(ErrorCode::InvalidRequest, detail).pointer(pointer));
+        }
         return Ok(events(agent).await);
     }
     let ports: Vec<(String, PortRecord)> = agent
@@ -218,7 +233,7 @@ pub(crate) async fn wait(
         ready = agent.executor.wait_port(port, &request) => ready?,
         () = agent.shutdown.cancelled() => {
             return Err(ApiError::new(
-                sandshell_types::ErrorCode::Unavailable,
+                ErrorCode::Unavailable,
                 "the agent is shutting down",
             ));
         }

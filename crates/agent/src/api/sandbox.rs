@@ -15,6 +15,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use super::AgentState;
+use super::document::events::event_union;
 use super::document::{SandboxChangeProblems, SandboxProblems};
 use crate::Agent;
 use crate::extract::{Json, Query};
@@ -32,6 +33,8 @@ pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
 pub(crate) struct NoQuery {}
 
 /// Get the sandbox's environment.
+///
+/// The variables that were set for all that is started, and those that it starts from.
 #[utoipa::path(
     get, path = "/v1/env", operation_id = "get_env", tag = "sandbox",
     responses(
@@ -82,6 +85,21 @@ pub(crate) struct EventsQuery {
     types: Option<String>,
 }
 
+event_union! {
+    /// What happens in the sandbox, each event named by its `type`.
+    SandboxEvents:
+        "ready" => SandboxEvent, "ending" => SandboxEvent,
+        "process_started" => SandboxEvent, "process_exited" => SandboxEvent,
+        "process_restarted" => SandboxEvent, "process_killed" => SandboxEvent,
+        "session_created" => SandboxEvent, "session_restored" => SandboxEvent,
+        "session_ended" => SandboxEvent, "terminal_created" => SandboxEvent,
+        "terminal_ended" => SandboxEvent, "port_opened" => SandboxEvent,
+        "port_closed" => SandboxEvent, "backup_created" => SandboxEvent,
+        "backup_restored" => SandboxEvent, "backup_deleted" => SandboxEvent,
+        "oom" => SandboxEvent,
+        "truncated" => EventsTruncated;
+}
+
 /// Hear what happens in the sandbox.
 ///
 /// The name of each event is its `type`. `truncated` says that events are missing before the next one.
@@ -93,9 +111,9 @@ pub(crate) struct EventsQuery {
     ),
     responses(
         (status = 200, description = "The events.", content(
-            (SandboxEvent = "text/event-stream", example = json!({
-                "type": "process_exited", "process": "web", "exit_code": 143, "signal": "SIGTERM",
-                "timed_out": false, "at": "2026-01-01T00:00:00Z"
+            (SandboxEvents = "text/event-stream", example = json!({
+                "event": "process_started", "id": "7",
+                "data": r#"{"at":"2026-01-01T00:00:00Z","type":"process_started","process":"web","pid":12}"#
             })),
         )),
         SandboxProblems,
@@ -186,4 +204,20 @@ pub(crate) async fn stats(
     Query(NoQuery {}): Query<NoQuery>,
 ) -> Result<axum::Json<SandboxStats>, ApiError> {
     Ok(axum::Json(agent.executor.stats().await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::document::events::EventSchema;
+    use super::*;
+
+    #[test]
+    fn every_type_of_event_is_in_the_document() {
+        let named: Vec<&str> = SandboxEvents::events()
+            .iter()
+            .map(EventSchema::name)
+            .filter(|name| *name != "truncated")
+            .collect();
+        assert_eq!(named, Happening::TYPES);
+    }
 }

@@ -10,7 +10,8 @@ use futures_util::stream;
 use http::HeaderMap;
 use sandshell_files::{FileError, Find, Search, Stop, checked_path};
 use sandshell_types::{
-    FindReply, FindRequest, SearchMatch, SearchReply, SearchRequest, SearchSummary, SessionId,
+    FindReply, FindRequest, Problem, SearchMatch, SearchReply, SearchRequest, SearchSummary,
+    SessionId,
 };
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
@@ -20,6 +21,7 @@ use utoipa_axum::routes;
 
 use super::AgentState;
 use super::document::SearchProblems;
+use super::document::events::event_union;
 use crate::Agent;
 use crate::extract::Json;
 use crate::problem::ApiError;
@@ -84,6 +86,11 @@ pub(crate) async fn find(
     Ok(axum::Json(found.await.map_err(FileError::from)??))
 }
 
+event_union! {
+    /// A search: its matches as they are found, then `done` or `error`.
+    SearchEvents: "match" => SearchMatch, "done" => SearchSummary, "error" => Problem;
+}
+
 /// Search in files.
 ///
 /// Matches a pattern against every line of the files below a directory, by default without those that
@@ -102,9 +109,9 @@ pub(crate) async fn find(
                     "binary_files": 0, "large_files": 0, "unreadable": 0, "truncated": false,
                     "timed_out": false}
             })),
-            (SearchMatch = "text/event-stream", example = json!({
-                "path": "/src/main.rs", "line": 1, "offset": 0, "spans": [{"start": 0, "end": 7}],
-                "text": "fn main() {", "text_encoding": "utf8"
+            (SearchEvents = "text/event-stream", example = json!({
+                "event": "match", "id": "1",
+                "data": r#"{"path":"/src/main.rs","line":1,"offset":0,"spans":[{"start":0,"end":7}],"text":"fn main() {","text_encoding":"utf8"}"#
             })),
         )),
         SearchProblems,

@@ -71,6 +71,8 @@ pub(crate) async fn create(
 }
 
 /// List terminals, oldest first.
+///
+/// Those that run and those that ended lately.
 #[utoipa::path(
     get, path = "/v1/terminals", operation_id = "list_terminals", tag = "terminals",
     params(PageQuery),
@@ -93,6 +95,8 @@ pub(crate) async fn list(
 }
 
 /// Get a terminal.
+///
+/// Its size, its title, and how its program ended once it has.
 #[utoipa::path(
     get, path = "/v1/terminals/{id}", operation_id = "get_terminal", tag = "terminals",
     params(("id" = String, Path, description = "Id of the terminal.")),
@@ -113,6 +117,8 @@ pub(crate) async fn get(
 }
 
 /// End a terminal with all that runs on it, and forget it.
+///
+/// Answers when nothing of it is left. Viewers are told the end; afterwards the id is free again.
 #[utoipa::path(
     delete, path = "/v1/terminals/{id}", operation_id = "delete_terminal", tag = "terminals",
     params(("id" = String, Path, description = "Id of the terminal.")),
@@ -192,7 +198,7 @@ pub(crate) struct ScreenQuery {
                 "text": "$ echo hello\nhello\n$", "cursor": {"col": 2, "row": 2, "visible": true},
                 "cols": 80, "rows": 3, "alternate": false, "offset": 29, "state": "running"
             })),
-            (RawBytes = "text/plain; charset=utf-8"),
+            (RawBytes = "text/plain; charset=utf-8", example = json!("\u{1b}[2J\u{1b}[H$ echo hello")),
         )),
         TerminalReadProblems,
     )

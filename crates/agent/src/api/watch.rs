@@ -9,13 +9,16 @@ use axum::response::Response;
 use http::HeaderMap;
 use sandshell_files::FileError;
 use sandshell_files::watch::{Told, Watch, WatchReader, WatchSpec, split_globs};
-use sandshell_types::{ChangesReply, ChangesRequest, FileEvent, RescanEvent};
+use sandshell_types::{
+    ChangesReply, ChangesRequest, FileEvent, RescanEvent, WatchEndEvent, WatchReadyEvent,
+};
 use serde::Deserialize;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use super::AgentState;
 use super::document::WatchProblems;
+use super::document::events::event_union;
 use crate::Agent;
 use crate::extract::{Json, Query};
 use crate::problem::ApiError;
@@ -49,6 +52,14 @@ pub(crate) struct WatchQuery {
     user: Option<String>,
 }
 
+event_union! {
+    /// A watch: `ready` first, then the changes; after `end` there is nothing more.
+    WatchEvents:
+        "ready" => WatchReadyEvent, "created" => FileEvent, "modified" => FileEvent,
+        "removed" => FileEvent, "moved" => FileEvent, "attributes" => FileEvent,
+        "rescan" => RescanEvent, "end" => WatchEndEvent;
+}
+
 /// Watch files.
 ///
 /// Events: `ready` when every change is told from now on; `created`, `modified`, `removed`, `moved`,
@@ -63,9 +74,9 @@ pub(crate) struct WatchQuery {
     ),
     responses(
         (status = 200, description = "The events.", content(
-            (FileEvent = "text/event-stream", example = json!({
-                "change": "moved", "path": "/work/b", "from": "/work/a", "directory": false,
-                "at": "2026-01-01T00:00:00Z"
+            (WatchEvents = "text/event-stream", example = json!({
+                "event": "moved", "id": "1767225600000012",
+                "data": r#"{"change":"moved","path":"/work/b","from":"/work/a","directory":false,"at":"2026-01-01T00:00:00Z"}"#
             })),
         )),
         WatchProblems,

@@ -35,12 +35,19 @@ enum Before {
     Taken,
 }
 
-/// Clones a repository.
-pub async fn clone(
+/// A clone that was found possible as far as its request tells; nothing is done yet.
+#[derive(Debug)]
+pub struct CheckedClone {
+    request: GitCloneRequest,
+    target: Place,
+    credentials: Option<Credentials>,
+}
+
+/// Checks the request of a clone, so that it can be refused before anything is answered.
+pub fn check_clone(
     executor: &Executor,
     request: GitCloneRequest,
-    progress: Option<Progress>,
-) -> Result<GitCloneReply, GitError> {
+) -> Result<CheckedClone, GitError> {
     check_url(&request.url)?;
     check_optional("/branch", request.branch.as_deref())?;
     if request.depth == Some(0) {
@@ -58,6 +65,24 @@ pub async fn clone(
     let credentials = request.auth.as_ref();
     let credentials = credentials.map(|auth| Credentials::new(auth, &request.url));
     let credentials = credentials.transpose()?;
+    Ok(CheckedClone {
+        request,
+        target,
+        credentials,
+    })
+}
+
+/// Clones a repository.
+pub async fn clone(
+    executor: &Executor,
+    checked: CheckedClone,
+    progress: Option<Progress>,
+) -> Result<GitCloneReply, GitError> {
+    let CheckedClone {
+        request,
+        target,
+        credentials,
+    } = checked;
     let absolute = target.cwd.clone().unwrap_or_default();
     let who = executor.who(request.user.as_deref())?;
     let there = PathBuf::from(&absolute);

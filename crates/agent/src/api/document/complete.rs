@@ -7,7 +7,9 @@
 use sandshell_types::ErrorCode;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{SchemaType, Type};
-use utoipa::openapi::{ObjectBuilder, OpenApi, PathItem, RefOr, Required, Response};
+use utoipa::openapi::{
+    Components, Content, ObjectBuilder, OpenApi, PathItem, RefOr, Required, Response, Schema,
+};
 
 use super::responses;
 use crate::idempotency::KEY_MAX;
@@ -26,10 +28,16 @@ const KEYED: &[ErrorCode] = &[ErrorCode::IdempotencyConflict, ErrorCode::LimitRe
 /// What the reading of a JSON body can answer, in any handler.
 const JSON_BODY: &[ErrorCode] = &[ErrorCode::BodyTooLarge, ErrorCode::UnsupportedMediaType];
 
-/// Adds to every operation what the edge does.
+/// Adds to every operation what the edge does, and to every request the example of its schema.
 pub(super) fn complete(document: &mut OpenApi) {
+    let components = document.components.clone().unwrap_or_default();
     for item in document.paths.paths.values_mut() {
         for (is_post, operation) in operations(item) {
+            if let Some(RefOr::T(body)) = &mut operation.request_body {
+                body.content
+                    .values_mut()
+                    .for_each(|content| add_example(content, &components));
+            }
             // `security(())` marks the routes that are open to all.
             if operation.security.is_some() {
                 continue;
@@ -45,6 +53,31 @@ pub(super) fn complete(document: &mut OpenApi) {
                 add_key(operation);
             }
         }
+    }
+}
+
+/// A request without an example of its own has that of its schema.
+fn add_example(content: &mut RefOr<Content>, components: &Components) {
+    let RefOr::T(content) = content else { return };
+    if content.example.is_none() && content.examples.is_empty() {
+        let schema = content.schema.as_ref();
+        content.example = schema.and_then(|schema| example_of(schema, components));
+    }
+}
+
+fn example_of(schema: &RefOr<Schema>, components: &Components) -> Option<serde_json::Value> {
+    match schema {
+        RefOr::Ref(reference) => {
+            let name = reference.ref_location.rsplit('/').next()?;
+            example_of(components.schemas.get(name)?, components)
+        }
+        RefOr::T(Schema::Object(object)) => object.example.clone(),
+        // A body that may be left out: the schema or null.
+        RefOr::T(Schema::OneOf(one)) => one
+            .items
+            .iter()
+            .find_map(|item| example_of(item, components)),
+        RefOr::T(_) => None,
     }
 }
 

@@ -40,6 +40,11 @@ impl EventSchema {
         }
     }
 
+    #[cfg(test)]
+    pub(in crate::api) fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// `ExitEvent` of `OutputEvents` is `OutputEventsExit`.
     fn schema_name(&self, union: &str) -> String {
         let parts = self.name.split('_').map(|part| {

@@ -30,6 +30,8 @@ macro_rules! path_of {
 }
 
 /// Make a directory.
+///
+/// With what is missing above it, unless `parents` is false.
 #[utoipa::path(
     post, path = "/v1/files/mkdir", operation_id = "make_directory", tag = "files",
     request_body = MkdirRequest,
@@ -163,6 +165,8 @@ pub(crate) async fn remove(
 }
 
 /// Change permission bits.
+///
+/// Of one path, or with `recursive` of all below it too. Symbolic links below it are left alone.
 #[utoipa::path(
     post, path = "/v1/files/chmod", operation_id = "change_mode", tag = "files",
     request_body = ChmodRequest,

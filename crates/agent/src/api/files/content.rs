@@ -225,7 +225,8 @@ pub(crate) struct WriteQuery {
         ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is none."),
         ("If-Unmodified-Since" = Option<String>, Header, description = "Only if it has not changed since."),
     ),
-    request_body(content = RawBytes, content_type = "application/octet-stream", description = "The content, of any length."),
+    request_body(content = RawBytes, content_type = "application/octet-stream",
+        description = "The content, of any length.", example = json!("hello\n")),
     responses(
         (status = 201, description = "It was made.", body = FileEntry,
             headers(("ETag" = String, description = "Of the new content.")), example = json!({

@@ -57,7 +57,11 @@ pub(crate) struct ListQuery {
                 "mode": "0644", "uid": 1000, "gid": 1000, "owner": "user", "group": "user",
                 "modified_at": "2026-01-01T00:00:00Z"
             }]})),
-            (FileEntry = "application/x-ndjson"),
+            (FileEntry = "application/x-ndjson", example = json!({
+                "name": "notes.txt", "path": "/work/notes.txt", "kind": "file", "size": 12,
+                "mode": "0644", "uid": 1000, "gid": 1000, "owner": "user", "group": "user",
+                "modified_at": "2026-01-01T00:00:00Z"
+            })),
         )),
         FileReadProblems,
     )
@@ -133,6 +137,8 @@ pub(crate) struct StatQuery {
 }
 
 /// Look at one path.
+///
+/// What it is, its size, owner and times. A symbolic link is followed unless `follow` is false.
 #[utoipa::path(
     get, path = "/v1/files/stat", operation_id = "stat_file", tag = "files",
     params(StatQuery),
