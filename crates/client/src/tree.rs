@@ -8,7 +8,7 @@ use sandshell_types::{
 };
 
 use crate::query::Query;
-use crate::{ByteStream, Client, ClientError, EventStream, Page};
+use crate::{ByteStream, Client, ClientError, Page, SseStream};
 
 /// What goes into an archive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,8 +39,8 @@ impl Client {
     }
 
     /// Searches in files; each match is an event.
-    pub async fn search_events(&self, request: &SearchRequest) -> Result<EventStream, ClientError> {
-        self.post_events("/v1/files/search", request).await
+    pub async fn search_events(&self, request: &SearchRequest) -> Result<SseStream, ClientError> {
+        self.post_sse("/v1/files/search", request).await
     }
 
     /// A directory as an archive.
@@ -80,8 +80,8 @@ impl Client {
     pub async fn create_backup_events(
         &self,
         request: &BackupRequest,
-    ) -> Result<EventStream, ClientError> {
-        self.post_events("/v1/backups", request).await
+    ) -> Result<SseStream, ClientError> {
+        self.post_sse("/v1/backups", request).await
     }
 
     /// Lists backups.
@@ -115,8 +115,8 @@ impl Client {
         &self,
         id: &BackupId,
         request: &RestoreRequest,
-    ) -> Result<EventStream, ClientError> {
-        self.post_events(&format!("/v1/backups/{id}/restore"), request)
+    ) -> Result<SseStream, ClientError> {
+        self.post_sse(&format!("/v1/backups/{id}/restore"), request)
             .await
     }
 

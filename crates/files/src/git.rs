@@ -25,7 +25,6 @@ mod progress;
 mod remote;
 mod status;
 
-use base64::Engine as _;
 use sandshell_exec::{ExecError, Executor};
 use sandshell_types::SessionId;
 
@@ -183,16 +182,5 @@ fn check_paths(paths: &[String]) -> Result<(), GitError> {
             "a path is not empty and has no NUL byte",
         )),
         None => Ok(()),
-    }
-}
-
-/// A path as text, and its exact bytes where text cannot hold them.
-fn path_text(bytes: &[u8]) -> (String, Option<String>) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (text.to_owned(), None),
-        Err(_) => (
-            String::from_utf8_lossy(bytes).into_owned(),
-            Some(base64::engine::general_purpose::STANDARD.encode(bytes)),
-        ),
     }
 }

@@ -258,7 +258,7 @@ impl Watch {
         let version = self.0.ring().version();
         let ready = WatchReadyEvent {
             version: from.unwrap_or(version),
-            path: follower::show(&self.0.path).0,
+            path: crate::entry::shown_path(&self.0.path).0,
             directories: self.0.directories.load(Ordering::Relaxed),
             entries: self.0.entries.load(Ordering::Relaxed),
         };

@@ -2,29 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{SessionId, TextEncoding};
-
-/// What is at a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum EntryKind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Directory,
-    /// A symbolic link, itself.
-    Symlink,
-    /// A FIFO.
-    Fifo,
-    /// A socket.
-    Socket,
-    /// A block device.
-    BlockDevice,
-    /// A character device.
-    CharDevice,
-    /// The file system does not say.
-    Unknown,
-}
+use crate::{FileEntry, FileKind, SessionId, TextEncoding};
 
 /// `POST /v1/files/find`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -43,7 +21,7 @@ pub struct FindRequest {
     pub exclude: Vec<String>,
     /// Only entries of this kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<EntryKind>,
+    pub kind: Option<FileKind>,
     /// Whether names that begin with a dot are looked at; true by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden: Option<bool>,
@@ -68,30 +46,11 @@ pub struct FindRequest {
     pub user: Option<String>,
 }
 
-/// One entry that was found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct FoundEntry {
-    /// Its absolute path; what is not UTF-8 in it is replaced.
-    pub path: String,
-    /// The exact bytes of the path, when it is not UTF-8.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path_base64: Option<String>,
-    /// What it is.
-    pub kind: EntryKind,
-    /// Bytes in it.
-    pub size: u64,
-    /// Permission bits, as four octal digits.
-    pub mode: String,
-    /// When its content last changed.
-    #[schema(value_type = String, format = DateTime)]
-    pub modified_at: jiff::Timestamp,
-}
-
 /// What was found, in the order of a walk: sorted within each directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct FindReply {
     /// The entries.
-    pub items: Vec<FoundEntry>,
+    pub items: Vec<FileEntry>,
     /// There are more than `limit`, or the time ran out.
     pub truncated: bool,
     /// The time ran out.

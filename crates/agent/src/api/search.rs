@@ -58,7 +58,8 @@ fn stop_with_client(agent: &Agent, timeout_ms: Option<u64>) -> (Stop, DropGuard)
     request_body = FindRequest,
     responses(
         (status = 200, description = "What was found.", body = FindReply, example = json!({
-            "items": [{"path": "/src/main.rs", "kind": "file", "size": 120, "mode": "0644",
+            "items": [{"name": "main.rs", "path": "/src/main.rs", "kind": "file", "size": 120,
+                "mode": "0644", "uid": 1000, "gid": 1000, "owner": "user", "group": "user",
                 "modified_at": "2026-01-01T00:00:00Z"}],
             "truncated": false, "timed_out": false, "unreadable": 0
         })),
