@@ -20,7 +20,7 @@ use crate::tree::{grow, inner_shape, leftovers, shape};
 fn backup_of(id: &str, path: &Path) -> BackupRequest {
     BackupRequest {
         id: Some(id.parse().unwrap()),
-        path: path.display().to_string(),
+        path: Some(path.display().to_string()),
         ..Default::default()
     }
 }

@@ -19,14 +19,14 @@ type Names = BTreeSet<Vec<u8>>;
 
 fn find_in(dir: &Path) -> FindRequest {
     FindRequest {
-        path: dir.display().to_string(),
+        path: Some(dir.display().to_string()),
         ..Default::default()
     }
 }
 
 fn search_in(dir: &Path, pattern: &str) -> SearchRequest {
     SearchRequest {
-        path: dir.display().to_string(),
+        path: Some(dir.display().to_string()),
         pattern: pattern.to_owned(),
         ..Default::default()
     }

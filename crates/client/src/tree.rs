@@ -8,13 +8,13 @@ use sandshell_types::{
 };
 
 use crate::query::Query;
-use crate::{ByteStream, Client, ClientError, Page, SseStream};
+use crate::{ByteStream, Client, ClientError, FileQuery, Page, SseStream};
 
 /// What goes into an archive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArchiveQuery {
-    /// The directory.
-    pub path: String,
+    /// The directory, and whose rights are used.
+    pub directory: FileQuery,
     /// Its form.
     pub format: ArchiveFormat,
     /// Globs of what to leave out.
@@ -23,8 +23,6 @@ pub struct ArchiveQuery {
     pub gitignore: bool,
     /// Leave out what cannot be read.
     pub skip_unreadable: bool,
-    /// Whose rights are used.
-    pub user: Option<String>,
 }
 
 impl Client {
@@ -45,12 +43,12 @@ impl Client {
 
     /// A directory as an archive.
     pub async fn get_archive(&self, query: &ArchiveQuery) -> Result<ByteStream, ClientError> {
-        let mut text = Query::default()
-            .with("path", Some(&query.path))
+        let mut text = query
+            .directory
+            .query()
             .with("format", Some(query.format.as_str()))
             .with("gitignore", query.gitignore.then_some(true))
-            .with("skip_unreadable", query.skip_unreadable.then_some(true))
-            .with("user", query.user.as_ref());
+            .with("skip_unreadable", query.skip_unreadable.then_some(true));
         for glob in &query.exclude {
             text = text.with("exclude", Some(glob));
         }
@@ -60,11 +58,10 @@ impl Client {
     /// Unpacks an archive into a directory.
     pub async fn put_archive(
         &self,
-        path: &str,
+        directory: &FileQuery,
         archive: impl Into<Bytes>,
     ) -> Result<ArchiveCounts, ClientError> {
-        let query = Query::default().with("path", Some(path));
-        let path = format!("/v1/files/archive{query}");
+        let path = format!("/v1/files/archive{}", directory.query());
         self.put_bytes(&path, archive.into()).await
     }
 

@@ -25,20 +25,6 @@ pub struct Find {
     options: WalkOptions,
 }
 
-/// A path of a request, when it can be one.
-pub fn checked_path(text: &str) -> Result<&Path, FileError> {
-    if text.is_empty() {
-        return Err(FileError::invalid("/path", "the path is empty"));
-    }
-    if text.contains('\0') {
-        return Err(FileError::invalid(
-            "/path",
-            "the path has a NUL character in it",
-        ));
-    }
-    Ok(Path::new(text))
-}
-
 /// The limit that was asked for, when it can be had.
 pub(crate) fn checked_limit(asked: Option<u32>) -> Result<usize, FileError> {
     let limit = asked.unwrap_or(DEFAULT_LIMIT);

@@ -28,7 +28,7 @@ mod status;
 use sandshell_exec::{ExecError, Executor};
 use sandshell_types::SessionId;
 
-use crate::FileError;
+use crate::{FileError, Named};
 use command::With;
 
 pub use branches::branches;
@@ -121,15 +121,14 @@ impl Place {
         session: Option<SessionId>,
         user: Option<String>,
     ) -> Result<Self, GitError> {
-        let path = path.unwrap_or(".");
-        if path.is_empty() || path.contains('\0') {
-            return Err(GitError::invalid(
-                "/path",
-                "a path is not empty and has no NUL byte",
-            ));
-        }
-        let id = session.as_ref().map(SessionId::as_str);
-        let cwd = executor.absolute(path.as_ref(), id)?;
+        // A process takes its directory as text, so there is no base64 here.
+        let named = Named {
+            field: "path",
+            text: Some(path.unwrap_or(".")),
+            base64: None,
+            session: session.as_ref(),
+        };
+        let cwd = named.path(executor)?;
         Ok(Self {
             executor: executor.clone(),
             cwd: Some(cwd.to_string_lossy().into_owned()),

@@ -10,7 +10,11 @@ use crate::{FileEntry, FileKind, SessionId, TextEncoding};
 #[schema(example = json!({"path": "/src", "patterns": ["*.rs"], "kind": "file"}))]
 pub struct FindRequest {
     /// The directory to look in. Relative paths start at the session's directory, or the sandbox's.
-    pub path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Instead of `path`, for names that are not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_base64: Option<String>,
     /// Globs, of which one must match; all entries when left out. One without `/` is matched
     /// against the name, one with it against the path below `path`; `**` stands for any number of
     /// directories.
@@ -41,7 +45,7 @@ pub struct FindRequest {
     /// Relative paths start at this session's directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// Whose rights are used; the sandbox's user by default.
+    /// Whose rights are used: a user name or uid; the sandbox's user by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
@@ -78,7 +82,11 @@ pub enum CaseMode {
 #[schema(example = json!({"path": "/src", "pattern": "fn main", "include": ["*.rs"]}))]
 pub struct SearchRequest {
     /// The directory, or the one file, to search.
-    pub path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Instead of `path`, for names that are not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_base64: Option<String>,
     /// A regular expression (Rust's syntax: linear time, no look-around or back-references),
     /// matched within one line.
     pub pattern: String,
@@ -117,7 +125,7 @@ pub struct SearchRequest {
     /// Relative paths start at this session's directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// Whose rights are used; the sandbox's user by default.
+    /// Whose rights are used: a user name or uid; the sandbox's user by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
