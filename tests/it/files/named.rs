@@ -14,14 +14,14 @@ use sandshell_testkit::Agent;
 
 use crate::calls::in_time;
 
-fn base64(path: &Path) -> Option<String> {
+fn base64(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
-    Some(base64::engine::general_purpose::STANDARD.encode(bytes))
+    base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 fn exactly(path: &Path) -> FileQuery {
     FileQuery {
-        path_base64: base64(path),
+        path_base64: Some(base64(path)),
         ..FileQuery::default()
     }
 }
@@ -34,7 +34,7 @@ async fn a_directory_that_is_not_utf8_is_found_searched_packed_watched_and_saved
     fs::create_dir(&dir).unwrap();
     fs::write(dir.join("note"), "needle\n").unwrap();
     std::os::unix::fs::symlink("note", dir.join("link")).unwrap();
-    let path_base64 = base64(&dir);
+    let path_base64 = Some(base64(&dir));
 
     let find = FindRequest {
         path_base64: path_base64.clone(),
@@ -55,7 +55,10 @@ async fn a_directory_that_is_not_utf8_is_found_searched_packed_watched_and_saved
     };
     let searched = in_time(client.search_files(&search)).await.unwrap();
     assert_eq!(searched.matches.len(), 1);
-    assert_eq!(searched.matches[0].path_base64, base64(&dir.join("note")));
+    assert_eq!(
+        searched.matches[0].path_base64,
+        Some(base64(&dir.join("note")))
+    );
 
     let query = ArchiveQuery {
         directory: exactly(&dir),
