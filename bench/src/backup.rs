@@ -69,7 +69,7 @@ async fn one(
     fs::remove_file(&archive)?;
 
     let request = BackupRequest {
-        path: dir.display().to_string(),
+        path: Some(dir.display().to_string()),
         ..Default::default()
     };
     let start = Instant::now();

@@ -9,15 +9,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use sandshell_client::types::{ArchiveFormat, ErrorCode};
-use sandshell_client::{ArchiveQuery, Client};
+use sandshell_client::{ArchiveQuery, Client, FileQuery};
 use sandshell_testkit::{Agent, UnprivilegedUser};
 
 use crate::calls::{code_of, in_time, skipped};
 use crate::tree::{grow, inner_shape, leftovers, shape};
 
+fn at(path: &Path) -> FileQuery {
+    FileQuery::new(path.display().to_string())
+}
+
 fn of(path: &Path, format: ArchiveFormat) -> ArchiveQuery {
     ArchiveQuery {
-        path: path.display().to_string(),
+        directory: at(path),
         format,
         ..Default::default()
     }
@@ -66,7 +70,7 @@ async fn a_tree_comes_back_the_same() {
         let archive = packed(&client, &of(&from, format)).await;
         // Into a directory that is not there, two levels deep.
         let to = agent.work_dir().join(format!("to-{seed}/new"));
-        let counts = in_time(client.put_archive(to.to_str().unwrap(), archive.clone())).await;
+        let counts = in_time(client.put_archive(&at(&to), archive.clone())).await;
         let counts = counts.unwrap();
         assert_eq!(shape(&to), expected, "seed {seed}");
         let kinds = |kind: &str| {
@@ -81,7 +85,7 @@ async fn a_tree_comes_back_the_same() {
         let empty = agent.work_dir().join(format!("empty-{seed}"));
         fs::create_dir(&empty).unwrap();
         fs::set_permissions(&empty, fs::Permissions::from_mode(0o711)).unwrap();
-        in_time(client.put_archive(empty.to_str().unwrap(), archive.clone()))
+        in_time(client.put_archive(&at(&empty), archive.clone()))
             .await
             .unwrap();
         assert_eq!(inner_shape(&empty), inner_shape(&from), "seed {seed}");
@@ -118,7 +122,7 @@ async fn archives_of_tar_are_read() {
             b"",
         );
         let to = agent.work_dir().join(format!("to-{seed}"));
-        in_time(client.put_archive(to.to_str().unwrap(), archive))
+        in_time(client.put_archive(&at(&to), archive))
             .await
             .unwrap();
         let mut expected = shape(&from);
@@ -149,7 +153,7 @@ async fn what_is_there_stays_unless_it_is_in_the_archive() {
     fs::write(from.join("was-a-link"), "a file now").unwrap();
     std::os::unix::fs::symlink(&outside, to.join("was-a-link")).unwrap();
     let archive = packed(&client, &of(&from, ArchiveFormat::Tar)).await;
-    in_time(client.put_archive(to.to_str().unwrap(), archive.clone()))
+    in_time(client.put_archive(&at(&to), archive.clone()))
         .await
         .unwrap();
     for (name, content) in [
@@ -170,7 +174,7 @@ async fn what_is_there_stays_unless_it_is_in_the_archive() {
     fs::create_dir(to.join("was-a-link")).unwrap();
     fs::write(to.join("both/changed"), "before").unwrap();
     let before = shape(&to);
-    let refused = in_time(client.put_archive(to.to_str().unwrap(), archive)).await;
+    let refused = in_time(client.put_archive(&at(&to), archive)).await;
     assert_eq!(code_of(refused), ErrorCode::IsADirectory);
     assert_eq!(inner_shape(&to), {
         let mut s = before;
@@ -216,7 +220,7 @@ async fn rules_and_rights_of_packing() {
     // What came in belongs to the user.
     let to = agent.work_dir().join("to");
     let archive = packed(&client, &query).await;
-    in_time(client.put_archive(to.to_str().unwrap(), archive))
+    in_time(client.put_archive(&at(&to), archive))
         .await
         .unwrap();
     assert_eq!(fs::metadata(to.join("keep")).unwrap().uid(), user.uid);
@@ -234,11 +238,13 @@ async fn rules_and_rights_of_packing() {
     };
     let archive = packed(&client, &query).await;
     let to = agent.work_dir().join("partial");
-    in_time(client.put_archive(to.to_str().unwrap(), archive))
+    in_time(client.put_archive(&at(&to), archive))
         .await
         .unwrap();
     assert!(to.join("skip.log").exists() && !to.join("keep").exists());
-    let refused = in_time(client.put_archive("/root/x", tar(&dir, &["-c", "sub"], b""))).await;
+    let refused =
+        in_time(client.put_archive(&FileQuery::new("/root/x"), tar(&dir, &["-c", "sub"], b"")))
+            .await;
     assert_eq!(code_of(refused), ErrorCode::PermissionDenied);
 }
 
@@ -255,7 +261,7 @@ async fn a_client_that_goes_away_leaves_nothing() {
     let address = agent.url().strip_prefix("http://").unwrap().to_owned();
     let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
     let head = format!(
-        "PUT /v1/files/archive?path={} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n",
+        "PUT /v1/files/archive?path={} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n",
         to.display(),
         agent.token().unwrap(),
         archive.len()

@@ -20,7 +20,7 @@ use crate::tree::{grow, inner_shape, leftovers, shape};
 fn backup_of(id: &str, path: &Path) -> BackupRequest {
     BackupRequest {
         id: Some(id.parse().unwrap()),
-        path: path.display().to_string(),
+        path: Some(path.display().to_string()),
         ..Default::default()
     }
 }
@@ -73,7 +73,7 @@ async fn a_directory_comes_back_as_it_was() {
         .await
         .unwrap();
     let mut last = None;
-    while let Some(event) = in_time(events.next_raw()).await {
+    while let Some(event) = in_time(events.next()).await {
         last = Some(event.unwrap());
     }
     let last = last.unwrap();
@@ -308,7 +308,7 @@ async fn time_runs_out_and_deletes_end_the_making() {
     huge.set_len(1 << 39).unwrap();
     let request = backup_of("huge", &dir);
     let mut events = client.create_backup_events(&request).await.unwrap();
-    let first = in_time(events.next_raw()).await.unwrap().unwrap();
+    let first = in_time(events.next()).await.unwrap().unwrap();
     assert_eq!(first.event, "progress");
     let id = "huge".parse().unwrap();
     let record = client.backup(&id).await.unwrap();
@@ -317,7 +317,7 @@ async fn time_runs_out_and_deletes_end_the_making() {
     assert_eq!(code_of(refused), ErrorCode::Unavailable);
     in_time(client.delete_backup(&id)).await.unwrap();
     let mut last = first;
-    while let Some(event) = in_time(events.next_raw()).await {
+    while let Some(event) = in_time(events.next()).await {
         last = event.unwrap();
     }
     assert_eq!(last.event, "error");

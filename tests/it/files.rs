@@ -6,6 +6,7 @@ mod changes;
 mod content;
 mod full;
 mod listing;
+mod named;
 mod refused;
 mod rights;
 

@@ -295,7 +295,7 @@ print(s.getsockname()[1], flush=True); time.sleep(1000)'";
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap().to_owned();
     let backup = BackupRequest {
-        path: path.clone(),
+        path: Some(path.clone()),
         ..Default::default()
     };
     let backup = in_time(client.create_backup(&backup)).await.unwrap().id;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use sandshell_client::types::{
-    CaseMode, Encoded, EntryKind, ErrorCode, FindReply, FindRequest, SearchReply, SearchRequest,
+    CaseMode, Encoded, ErrorCode, FileKind, FindReply, FindRequest, SearchReply, SearchRequest,
     SearchSummary, TextEncoding,
 };
 use sandshell_testkit::{Agent, UnprivilegedUser};
@@ -19,14 +19,14 @@ type Names = BTreeSet<Vec<u8>>;
 
 fn find_in(dir: &Path) -> FindRequest {
     FindRequest {
-        path: dir.display().to_string(),
+        path: Some(dir.display().to_string()),
         ..Default::default()
     }
 }
 
 fn search_in(dir: &Path, pattern: &str) -> SearchRequest {
     SearchRequest {
-        path: dir.display().to_string(),
+        path: Some(dir.display().to_string()),
         pattern: pattern.to_owned(),
         ..Default::default()
     }
@@ -109,14 +109,14 @@ async fn finds_what_find_finds() {
         ),
         (
             FindRequest {
-                kind: Some(EntryKind::Directory),
+                kind: Some(FileKind::Directory),
                 ..find_in(&dir)
             },
             all(&["-type", "d"]),
         ),
         (
             FindRequest {
-                kind: Some(EntryKind::Fifo),
+                kind: Some(FileKind::Fifo),
                 ..find_in(&dir)
             },
             all(&["-type", "p"]),
@@ -158,8 +158,8 @@ async fn finds_what_find_finds() {
         .items
         .remove(0);
     assert_eq!(
-        (one.kind, one.size, &*one.mode),
-        (EntryKind::File, 12, "0644")
+        (one.kind, one.size, one.mode.bits()),
+        (FileKind::File, 12, 0o644)
     );
 }
 
@@ -172,7 +172,7 @@ async fn says_when_there_is_more() {
         write(&dir, &format!("d{}/f{n}", n % 7), "needle\n");
     }
     let mut request = find_in(&dir);
-    request.kind = Some(EntryKind::File);
+    request.kind = Some(FileKind::File);
     for (limit, truncated) in [(199, true), (200, false)] {
         request.limit = Some(limit);
         let reply = in_time(client.find_files(&request)).await.unwrap();
@@ -241,7 +241,7 @@ async fn leaves_out_what_git_leaves_out() {
         let expected = listed(&start, "git", &args);
         let request = FindRequest {
             gitignore: Some(true),
-            kind: Some(EntryKind::File),
+            kind: Some(FileKind::File),
             ..find_in(&start)
         };
         let reply = in_time(client.find_files(&request)).await.unwrap();
@@ -380,7 +380,7 @@ async fn options_of_a_search() {
         .await
         .unwrap();
     let mut seen = Vec::new();
-    while let Some(event) = in_time(events.next_raw()).await {
+    while let Some(event) = in_time(events.next()).await {
         seen.push(event.unwrap());
     }
     let last = seen.pop().unwrap();

@@ -19,7 +19,7 @@ use crate::calls::in_time;
 
 fn request(path: &Path) -> ChangesRequest {
     ChangesRequest {
-        path: path.to_str().unwrap().to_owned(),
+        path: path.to_str().map(str::to_owned),
         ..Default::default()
     }
 }
@@ -483,8 +483,8 @@ async fn relative_paths_start_at_the_session() {
         .await
         .unwrap();
     let asked = ChangesRequest {
-        path: ".".to_owned(),
-        session: Some(session.id.to_string()),
+        path: Some(".".to_owned()),
+        session: Some(session.id.clone()),
         ..Default::default()
     };
     let (mut stream, version) = open(&client, &asked).await;

@@ -274,8 +274,7 @@ impl Client {
     }
 
     pub(crate) async fn get_events(&self, path: &str) -> Result<EventStream, ClientError> {
-        let request = self.request(Method::GET, path, Bytes::new())?;
-        self.events(request).await
+        self.get_sse(path).await.map(EventStream::new)
     }
 
     pub(crate) async fn post_events(
@@ -283,17 +282,12 @@ impl Client {
         path: &str,
         body: &(impl Serialize + Sync),
     ) -> Result<EventStream, ClientError> {
-        let request = self.json_request(Method::POST, path, body)?;
-        self.events(request).await
+        self.post_sse(path, body).await.map(EventStream::new)
     }
 
     pub(crate) async fn get_sse(&self, path: &str) -> Result<SseStream, ClientError> {
         let request = self.request(Method::GET, path, Bytes::new())?;
         self.event_body(request).await.map(SseStream::new)
-    }
-
-    async fn events(&self, request: OutRequest) -> Result<EventStream, ClientError> {
-        self.event_body(request).await.map(EventStream::new)
     }
 
     pub(crate) async fn post_sse(

@@ -1,6 +1,6 @@
 //! Output events of a process or command, typed.
 //!
-//! Owns the meaning of event names and payloads; the text format is in `sse`.
+//! Owns the meaning of event names and payloads; the events themselves come from `live`.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 use futures_util::Stream;
 use sandshell_types::{CommandId, ExitEvent, OutputEvent, TruncatedEvent};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
-use crate::{ByteStream, ClientError, SseEvent, SseParser};
+use crate::live::{SseStream, number, payload};
+use crate::{ClientError, SseEvent};
 
 /// What an event says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,16 +42,14 @@ pub struct StreamEvent {
 /// Events as they arrive. Dropping it early closes the connection.
 #[derive(Debug)]
 pub struct EventStream {
-    body: ByteStream,
-    parser: SseParser,
+    events: SseStream,
     last_id: Option<u64>,
 }
 
 impl EventStream {
-    pub(crate) fn new(body: ByteStream) -> Self {
+    pub(crate) fn new(events: SseStream) -> Self {
         Self {
-            body,
-            parser: SseParser::new(),
+            events,
             last_id: None,
         }
     }
@@ -61,21 +59,6 @@ impl EventStream {
     /// CANCEL SAFETY: no events are lost when the future is dropped; the stream holds them.
     pub async fn next(&mut self) -> Option<Result<StreamEvent, ClientError>> {
         poll_fn(|cx| self.poll_event(cx)).await
-    }
-
-    /// The next event as it stands on the wire, for streams that are not of output.
-    ///
-    /// CANCEL SAFETY: as [`EventStream::next`].
-    pub async fn next_raw(&mut self) -> Option<Result<SseEvent, ClientError>> {
-        loop {
-            if let Some(event) = self.parser.next_event() {
-                return Some(Ok(event));
-            }
-            match self.body.next().await? {
-                Ok(bytes) => self.parser.push(&bytes),
-                Err(error) => return Some(Err(error)),
-            }
-        }
     }
 
     /// The id of the last event that had one: where to resume.
@@ -88,19 +71,18 @@ impl EventStream {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<StreamEvent, ClientError>>> {
         loop {
-            while let Some(raw) = self.parser.next_event() {
-                if let Some(event) = typed(&raw).transpose() {
-                    if let Ok(StreamEvent { id: Some(id), .. }) = event {
-                        self.last_id = Some(id);
-                    }
-                    return Poll::Ready(Some(event));
-                }
-            }
-            match std::task::ready!(self.body.poll_chunk(cx)) {
-                Some(Ok(bytes)) => self.parser.push(&bytes),
-                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            let event = match std::task::ready!(self.events.poll_event(cx)) {
+                Some(Ok(raw)) => typed(&raw).transpose(),
+                Some(Err(error)) => Some(Err(error)),
                 None => return Poll::Ready(None),
+            };
+            let Some(event) = event else {
+                continue;
+            };
+            if let Ok(StreamEvent { id: Some(id), .. }) = event {
+                self.last_id = Some(id);
             }
+            return Poll::Ready(Some(event));
         }
     }
 }
@@ -131,20 +113,9 @@ fn typed(raw: &SseEvent) -> Result<Option<StreamEvent>, ClientError> {
     };
     let id = match raw.id.as_deref() {
         None | Some("") => None,
-        Some(id) => Some(id.parse().map_err(|error: std::num::ParseIntError| {
-            ClientError::protocol(format!("the event id {id:?} is not a position"), error)
-        })?),
+        Some(_) => Some(number(raw)?),
     };
     Ok(Some(StreamEvent { id, event }))
-}
-
-fn payload<T: DeserializeOwned>(raw: &SseEvent) -> Result<T, ClientError> {
-    serde_json::from_str(&raw.data).map_err(|error| {
-        ClientError::protocol(
-            format!("the {:?} event is not understood", raw.event),
-            error,
-        )
-    })
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ impl FileQuery {
         }
     }
 
-    fn query(&self) -> Query {
+    pub(crate) fn query(&self) -> Query {
         let text = self.path_base64.is_none().then_some(&self.path);
         Query::default()
             .with("path", text)

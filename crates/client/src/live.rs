@@ -1,5 +1,8 @@
 //! Events of streams that go on: raw ones, and how they are read as typed ones.
 
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+
 use serde::de::DeserializeOwned;
 
 use crate::{ByteStream, ClientError, SseEvent, SseParser};
@@ -23,13 +26,21 @@ impl SseStream {
     ///
     /// CANCEL SAFETY: no events are lost when the future is dropped; the stream holds them.
     pub async fn next(&mut self) -> Option<Result<SseEvent, ClientError>> {
+        poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    pub(crate) fn poll_event(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<SseEvent, ClientError>>> {
         loop {
             if let Some(event) = self.parser.next_event() {
-                return Some(Ok(event));
+                return Poll::Ready(Some(Ok(event)));
             }
-            match std::future::poll_fn(|cx| self.body.poll_chunk(cx)).await? {
-                Ok(bytes) => self.parser.push(&bytes),
-                Err(error) => return Some(Err(error)),
+            match ready!(self.body.poll_chunk(cx)) {
+                Some(Ok(bytes)) => self.parser.push(&bytes),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
             }
         }
     }

@@ -8,13 +8,13 @@ use sandshell_types::{
 };
 
 use crate::query::Query;
-use crate::{ByteStream, Client, ClientError, EventStream, Page};
+use crate::{ByteStream, Client, ClientError, FileQuery, Page, SseStream};
 
 /// What goes into an archive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArchiveQuery {
-    /// The directory.
-    pub path: String,
+    /// The directory, and whose rights are used.
+    pub directory: FileQuery,
     /// Its form.
     pub format: ArchiveFormat,
     /// Globs of what to leave out.
@@ -23,8 +23,6 @@ pub struct ArchiveQuery {
     pub gitignore: bool,
     /// Leave out what cannot be read.
     pub skip_unreadable: bool,
-    /// Whose rights are used.
-    pub user: Option<String>,
 }
 
 impl Client {
@@ -39,18 +37,18 @@ impl Client {
     }
 
     /// Searches in files; each match is an event.
-    pub async fn search_events(&self, request: &SearchRequest) -> Result<EventStream, ClientError> {
-        self.post_events("/v1/files/search", request).await
+    pub async fn search_events(&self, request: &SearchRequest) -> Result<SseStream, ClientError> {
+        self.post_sse("/v1/files/search", request).await
     }
 
     /// A directory as an archive.
     pub async fn get_archive(&self, query: &ArchiveQuery) -> Result<ByteStream, ClientError> {
-        let mut text = Query::default()
-            .with("path", Some(&query.path))
+        let mut text = query
+            .directory
+            .query()
             .with("format", Some(query.format.as_str()))
             .with("gitignore", query.gitignore.then_some(true))
-            .with("skip_unreadable", query.skip_unreadable.then_some(true))
-            .with("user", query.user.as_ref());
+            .with("skip_unreadable", query.skip_unreadable.then_some(true));
         for glob in &query.exclude {
             text = text.with("exclude", Some(glob));
         }
@@ -60,11 +58,10 @@ impl Client {
     /// Unpacks an archive into a directory.
     pub async fn put_archive(
         &self,
-        path: &str,
+        directory: &FileQuery,
         archive: impl Into<Bytes>,
     ) -> Result<ArchiveCounts, ClientError> {
-        let query = Query::default().with("path", Some(path));
-        let path = format!("/v1/files/archive{query}");
+        let path = format!("/v1/files/archive{}", directory.query());
         self.put_bytes(&path, archive.into()).await
     }
 
@@ -80,8 +77,8 @@ impl Client {
     pub async fn create_backup_events(
         &self,
         request: &BackupRequest,
-    ) -> Result<EventStream, ClientError> {
-        self.post_events("/v1/backups", request).await
+    ) -> Result<SseStream, ClientError> {
+        self.post_sse("/v1/backups", request).await
     }
 
     /// Lists backups.
@@ -115,8 +112,8 @@ impl Client {
         &self,
         id: &BackupId,
         request: &RestoreRequest,
-    ) -> Result<EventStream, ClientError> {
-        self.post_events(&format!("/v1/backups/{id}/restore"), request)
+    ) -> Result<SseStream, ClientError> {
+        self.post_sse(&format!("/v1/backups/{id}/restore"), request)
             .await
     }
 

@@ -56,7 +56,8 @@ impl Client {
     pub async fn watch_files(&self, request: &ChangesRequest) -> Result<WatchStream, ClientError> {
         let globs = |globs: &[String]| (!globs.is_empty()).then(|| globs.join(","));
         let query = Query::default()
-            .with("path", Some(&request.path))
+            .with("path", request.path.as_ref())
+            .with("path_base64", request.path_base64.as_ref())
             .with("recursive", request.recursive)
             .with("include", globs(&request.include))
             .with("exclude", globs(&request.exclude))

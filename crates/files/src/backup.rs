@@ -29,15 +29,14 @@ use sandshell_exec::Executor;
 use sandshell_exec::inside::Who;
 use sandshell_types::{
     ArchiveCounts, ArchiveFormat, BackupId, BackupProgress, BackupRecord, BackupRequest,
-    BackupStage, BackupState, Download, Happening, RestoreReply, RestoreRequest, SessionId,
-    Timestamp,
+    BackupStage, BackupState, Download, Happening, RestoreReply, RestoreRequest, Timestamp,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::archive::{Compression, Pack, PackRules, Progress, replace, verify};
-use crate::find::checked_path;
-use crate::{FileError, Stop};
+use crate::entry::shown_path;
+use crate::{FileError, Named, Stop};
 pub use error::BackupError;
 use storage::Storage;
 use store::{Spec, Store};
@@ -87,11 +86,14 @@ impl Backups {
         let inner = &self.0;
         storage::check(&request)?;
         let who = inner.executor.who(request.user.as_deref())?;
-        let session = request.session.as_ref().map(SessionId::as_str);
-        let path = inner
-            .executor
-            .absolute(checked_path(&request.path)?, session)?;
-        let spec = Spec::of(&request, &path)?;
+        let named = Named {
+            field: "path",
+            text: request.path.as_deref(),
+            base64: request.path_base64.as_deref(),
+            session: request.session.as_ref(),
+        };
+        let path = named.path(&inner.executor)?;
+        let spec = Spec::of(&request, &path);
         let rules = PackRules {
             exclude: spec.exclude.clone(),
             gitignore: spec.gitignore,
@@ -183,11 +185,18 @@ impl Backups {
             storage::check_download(download)?;
         }
         let who = inner.executor.who(request.user.as_deref())?;
-        let session = request.session.as_ref().map(SessionId::as_str);
-        let path = match &request.path {
-            Some(path) => inner.executor.absolute(checked_path(path)?, session)?,
-            None => PathBuf::from(&record.path),
+        let (text, base64) = match (&request.path, &request.path_base64) {
+            (None, None) if record.path_base64.is_none() => (Some(&record.path), None),
+            (None, None) => (None, record.path_base64.as_ref()),
+            (text, base64) => (text.as_ref(), base64.as_ref()),
         };
+        let named = Named {
+            field: "path",
+            text: text.map(String::as_str),
+            base64: base64.map(String::as_str),
+            session: request.session.as_ref(),
+        };
+        let path = named.path(&inner.executor)?;
         let (begun, task) = task::begin();
         let cancel = inner.shutdown.child_token();
         tokio::spawn(async move {
@@ -269,6 +278,7 @@ impl Making {
             id: self.id.clone(),
             state: BackupState::Ready,
             path: String::new(),
+            path_base64: None,
             contents,
             size: tally.bytes,
             sha256: Some(sha256),
@@ -430,8 +440,10 @@ async fn restore(
         .run(&who, job)
         .await
         .map_err(FileError::from)??;
+    let (path, path_base64) = shown_path(&path);
     Ok(RestoreReply {
-        path: path.display().to_string(),
+        path,
+        path_base64,
         contents,
     })
 }

@@ -14,7 +14,7 @@ use sandshell_types::{FileEntry, FileMode};
 
 use crate::FileError;
 use crate::copy::copy_for_move;
-use crate::dirs::OPEN_DIR;
+use crate::dirs::open_dir;
 use crate::entry::entry_of;
 use crate::place::{Place, rename_new};
 use crate::tree::Tree;
@@ -185,7 +185,7 @@ fn is_dir(dir: impl AsFd, name: &OsStr) -> bool {
 
 /// Removes a directory and everything in it. `path` is for messages.
 pub(crate) fn remove_tree(parent: &OwnedFd, name: &OsStr, path: &Path) -> Result<u64, FileError> {
-    let top = openat(parent, name, OPEN_DIR, Mode::empty()).map_err(FileError::at(path))?;
+    let top = open_dir(parent, name).map_err(FileError::at(path))?;
     let mut tree = Tree::new(top).map_err(FileError::at(path))?;
     let mut removed = 0;
     let mut refilled = 0;

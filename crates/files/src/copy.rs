@@ -19,7 +19,7 @@ use sandshell_types::FileEntry;
 
 use crate::FileError;
 use crate::change::{MoveSpec, entry_at, remove_tree};
-use crate::dirs::{Dirs, OPEN_DIR, id_of};
+use crate::dirs::{Dirs, id_of, open_dir};
 use crate::place::{NewFile, Place, Replace, rename_new, temporary_name};
 use crate::tree::Tree;
 
@@ -119,7 +119,7 @@ pub(crate) fn copy_for_move(
     let stat = root.stat_at(from_dir, from).map_err(at_source())?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => {
-            let source = openat(from_dir, from, OPEN_DIR, Mode::empty()).map_err(at_source())?;
+            let source = open_dir(from_dir, from).map_err(at_source())?;
             copying.tree(source, dir, name, replace, &spec.to)
         }
         FileType::RegularFile => {
@@ -223,7 +223,7 @@ impl<'a> Copying<'a> {
         let temporary = temporary_name();
         let at_target = || FileError::at(to);
         mkdirat(dir, &temporary, Mode::RWXU).map_err(at_target())?;
-        let copied = openat(dir, &temporary, OPEN_DIR, Mode::empty())
+        let copied = open_dir(dir, &temporary)
             .map_err(at_target())
             .and_then(|target| self.below(source, target))
             .and_then(|()| put(dir, &temporary, name, replace).map_err(at_target()));
@@ -277,7 +277,7 @@ impl<'a> Copying<'a> {
                     tree.enter(&next.name)?;
                     at.clear();
                     mkdirat(targets.deepest(), &next.name, Mode::RWXU)?;
-                    let below = openat(targets.deepest(), &next.name, OPEN_DIR, Mode::empty())?;
+                    let below = open_dir(targets.deepest(), &next.name)?;
                     targets.enter(below)?;
                     return Ok(true);
                 }

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 /// Most directories that one walk holds open.
 const OPEN: usize = 32;
@@ -17,11 +18,12 @@ const OPEN: usize = 32;
 /// Which directory it is, whatever it is called.
 pub(crate) type DirId = (u64, u64);
 
-/// How a directory is opened by its name in another: never through a link.
-pub(crate) const OPEN_DIR: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
+/// Opens a directory by its name in another: never through a link. Anything else is refused before it
+/// is opened.
+pub(crate) fn open_dir(dir: impl AsFd, name: impl Arg) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(dir, name, flags, Mode::empty())
+}
 
 #[derive(Debug)]
 pub(crate) struct Dirs {
@@ -90,7 +92,7 @@ impl Dirs {
         let dir = if let Some(dir) = dir {
             dir
         } else {
-            let above = openat(&self.deepest, "..", OPEN_DIR, Mode::empty())?;
+            let above = open_dir(&self.deepest, "..")?;
             if id_of(&above)? != id {
                 return Err(Errno::NOENT);
             }

@@ -109,7 +109,7 @@ impl Owners {
             ["/etc/passwd", "/etc/group"].map(|path| accounts(root, path).unwrap_or_default())
         });
         let (name, name_base64) = shown(path.file_name().unwrap_or(OsStr::new("/")).as_bytes());
-        let (path, path_base64) = shown(path.as_os_str().as_bytes());
+        let (path, path_base64) = shown_path(path);
         let (link_target, link_target_base64) = match link_target.map(shown) {
             Some((text, base64)) => (Some(text), base64),
             None => (None, None),
@@ -141,6 +141,11 @@ fn modified_at(stat: &Stat) -> Timestamp {
         i32::try_from(stat.st_mtime_nsec).unwrap_or(0),
     )
     .unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// A path as text, and as base64 too when it is no text.
+pub(crate) fn shown_path(path: &Path) -> (String, Option<String>) {
+    shown(path.as_os_str().as_bytes())
 }
 
 /// Bytes as text, and as base64 too when they are no text.

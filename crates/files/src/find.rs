@@ -1,15 +1,13 @@
 //! Finding files by name.
 
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{FileType, readlinkat};
 use rustix::io::Errno;
 use sandshell_exec::inside::Root;
-use sandshell_types::{
-    Encoded, Encoding, EntryKind, FindReply, FindRequest, FoundEntry, Timestamp,
-};
+use sandshell_types::{FileKind, FindReply, FindRequest};
 
+use crate::entry::{self, Owners};
 use crate::walk::{Entry, Globs, Next, Visitor, WalkOptions, below, walk};
 use crate::{FileError, Stop};
 
@@ -22,23 +20,9 @@ pub(crate) const MAX_LIMIT: u32 = 100_000;
 pub struct Find {
     start: PathBuf,
     patterns: Globs,
-    kind: Option<EntryKind>,
+    kind: Option<FileKind>,
     limit: usize,
     options: WalkOptions,
-}
-
-/// A path of a request, when it can be one.
-pub fn checked_path(text: &str) -> Result<&Path, FileError> {
-    if text.is_empty() {
-        return Err(FileError::invalid("/path", "the path is empty"));
-    }
-    if text.contains('\0') {
-        return Err(FileError::invalid(
-            "/path",
-            "the path has a NUL character in it",
-        ));
-    }
-    Ok(Path::new(text))
 }
 
 /// The limit that was asked for, when it can be had.
@@ -81,6 +65,7 @@ impl Find {
             find: self,
             stop,
             seen: 0,
+            owners: Owners::default(),
             reply: FindReply::default(),
         };
         walk(root, &self.start, &self.options, &mut finding)?;
@@ -93,6 +78,7 @@ struct Finding<'a> {
     find: &'a Find,
     stop: &'a Stop,
     seen: u32,
+    owners: Owners,
     reply: FindReply,
 }
 
@@ -105,7 +91,7 @@ impl Visitor for Finding<'_> {
             return Ok(Next::Stop);
         }
         let find = self.find;
-        let wanted = find.kind.is_none_or(|kind| kind == kind_of(entry.kind))
+        let wanted = find.kind.is_none_or(|kind| kind == entry::kind(entry.kind))
             && (find.patterns.is_empty() || find.patterns.matches(entry.path, entry.name));
         if !wanted {
             return Ok(Next::Go);
@@ -123,15 +109,14 @@ impl Visitor for Finding<'_> {
             self.reply.truncated = true;
             return Ok(Next::Stop);
         }
-        let (path, path_base64) = path_text(&below(&find.start, entry.path));
-        self.reply.items.push(FoundEntry {
-            path,
-            path_base64,
-            kind: kind_of(FileType::from_raw_mode(stat.st_mode)),
-            size: u64::try_from(stat.st_size).unwrap_or(0),
-            mode: format!("{:04o}", stat.st_mode & 0o7777),
-            modified_at: modified_at(&stat),
-        });
+        let path = below(&find.start, entry.path);
+        let target = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Symlink => readlinkat(entry.dir(), entry.name, Vec::new()).ok(),
+            _ => None,
+        };
+        let target = target.as_ref().map(|target| target.to_bytes());
+        let found = self.owners.entry(self.root, &path, &stat, target);
+        self.reply.items.push(found);
         Ok(Next::Go)
     }
 
@@ -139,33 +124,4 @@ impl Visitor for Finding<'_> {
         self.reply.unreadable += 1;
         Ok(())
     }
-}
-
-pub(crate) fn kind_of(kind: FileType) -> EntryKind {
-    match kind {
-        FileType::RegularFile => EntryKind::File,
-        FileType::Directory => EntryKind::Directory,
-        FileType::Symlink => EntryKind::Symlink,
-        FileType::Fifo => EntryKind::Fifo,
-        FileType::Socket => EntryKind::Socket,
-        FileType::BlockDevice => EntryKind::BlockDevice,
-        FileType::CharacterDevice => EntryKind::CharDevice,
-        FileType::Unknown => EntryKind::Unknown,
-    }
-}
-
-/// A path as text, and its exact bytes when the text is not exact.
-pub(crate) fn path_text(path: &Path) -> (String, Option<String>) {
-    match path.to_str() {
-        Some(text) => (text.to_owned(), None),
-        None => (
-            path.to_string_lossy().into_owned(),
-            Some(Encoded::new(path.as_os_str().as_bytes().to_vec(), Encoding::Base64).data),
-        ),
-    }
-}
-
-fn modified_at(stat: &Stat) -> Timestamp {
-    let nanoseconds = i32::try_from(stat.st_mtime_nsec).unwrap_or(0);
-    Timestamp::new(stat.st_mtime, nanoseconds).unwrap_or(Timestamp::UNIX_EPOCH)
 }

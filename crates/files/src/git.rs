@@ -25,11 +25,10 @@ mod progress;
 mod remote;
 mod status;
 
-use base64::Engine as _;
 use sandshell_exec::{ExecError, Executor};
 use sandshell_types::SessionId;
 
-use crate::FileError;
+use crate::{FileError, Named};
 use command::With;
 
 pub use branches::branches;
@@ -122,15 +121,14 @@ impl Place {
         session: Option<SessionId>,
         user: Option<String>,
     ) -> Result<Self, GitError> {
-        let path = path.unwrap_or(".");
-        if path.is_empty() || path.contains('\0') {
-            return Err(GitError::invalid(
-                "/path",
-                "a path is not empty and has no NUL byte",
-            ));
-        }
-        let id = session.as_ref().map(SessionId::as_str);
-        let cwd = executor.absolute(path.as_ref(), id)?;
+        // A process takes its directory as text, so there is no base64 here.
+        let named = Named {
+            field: "path",
+            text: Some(path.unwrap_or(".")),
+            base64: None,
+            session: session.as_ref(),
+        };
+        let cwd = named.path(executor)?;
         Ok(Self {
             executor: executor.clone(),
             cwd: Some(cwd.to_string_lossy().into_owned()),
@@ -183,16 +181,5 @@ fn check_paths(paths: &[String]) -> Result<(), GitError> {
             "a path is not empty and has no NUL byte",
         )),
         None => Ok(()),
-    }
-}
-
-/// A path as text, and its exact bytes where text cannot hold them.
-fn path_text(bytes: &[u8]) -> (String, Option<String>) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (text.to_owned(), None),
-        Err(_) => (
-            String::from_utf8_lossy(bytes).into_owned(),
-            Some(base64::engine::general_purpose::STANDARD.encode(bytes)),
-        ),
     }
 }

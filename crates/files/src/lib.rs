@@ -15,6 +15,7 @@ mod error;
 mod find;
 pub mod git;
 mod list;
+mod named;
 mod pipe;
 mod place;
 mod read;
@@ -32,8 +33,9 @@ pub use change::{ChmodSpec, MkdirSpec, MoveSpec, RemoveSpec, chmod, mkdir, remov
 pub use copy::{Copied, CopySpec, copy};
 pub use entry::{Facts, StatSpec, stat};
 pub use error::FileError;
-pub use find::{Find, checked_path};
+pub use find::Find;
 pub use list::{ListSpec, Listing, page};
+pub use named::Named;
 pub use pipe::{Feeder, Inlet, Outlet, Pieces, inlet, outlet};
 pub use read::{Content, FileBytes, Wanted, open};
 pub use search::Search;

@@ -3,6 +3,9 @@
 //! Owns the two directions and their ends. A reader or writer that stands still for [`STALL`] breaks
 //! off, so that a peer that went to sleep does not hold a thread for ever; an end that is missing is
 //! an error, so that a part is never taken for the whole.
+//!
+//! The inside end is a plain `Read` or `Write` and holds its thread until the end; that is what tar,
+//! gzip and zstd need. What can do without takes a thread for each piece instead: `stream`.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;

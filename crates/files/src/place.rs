@@ -4,6 +4,9 @@
 //! still missing; they are made last, when nothing else can fail. [`NewFile`] has no name until it is
 //! complete (`O_TMPFILE`), or a temporary one where the file system cannot do that. Readers therefore
 //! see the old file or the new one, and what breaks off leaves nothing.
+//!
+//! This is for one thing that appears under one name: a file, a copy. A tree that may have to join one
+//! that is there is `archive/place.rs`'s.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -24,7 +24,8 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::find::{checked_limit, path_text};
+use crate::entry::shown_path;
+use crate::find::checked_limit;
 use crate::pipe::STALL;
 use crate::walk::{Entry, Globs, Next, Visitor, WalkOptions, below, walk};
 use crate::{FileError, Stop};
@@ -198,7 +199,7 @@ impl Searching<'_> {
         let mut sink = Lines {
             search: self.search,
             found: &self.found,
-            path: path_text(path),
+            path: shown_path(path),
             summary: &mut self.summary,
             before: VecDeque::new(),
             open: None,

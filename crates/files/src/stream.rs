@@ -2,6 +2,9 @@
 //!
 //! A thread is taken for one piece at a time, so that a slow reader holds none; the next piece is made
 //! while the one before is on its way. At most two pieces exist.
+//!
+//! For work that can stop after any piece and go on later: a file, a list. Work that cannot, because a
+//! tar or zstd writer holds its own place on the stack, keeps its thread and uses `pipe`.
 
 use std::future::{Future as _, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -9,19 +9,21 @@
 //! next() ─► name ─► enter(name) ─► next() … next() ─► none: done ─► leave() ─► next() …
 //! ```
 //!
+//! What is to be left out on the way (globs, .gitignore) is `walk`'s, which is built on this.
+//!
 //! Memory is bounded: of a huge directory only the next [`BATCH`] names are held, and when the
 //! directories above hold too many they forget theirs and read again from where they were.
 
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-use rustix::fs::{FileType, Mode, RawDir, SeekFrom, openat, seek};
+use rustix::fs::{FileType, RawDir, SeekFrom, seek};
 use rustix::io::Errno;
 
-use crate::dirs::{DirId, Dirs, OPEN_DIR};
+use crate::dirs::{DirId, Dirs, open_dir};
 
 /// Names of one directory that are read and sorted at a time.
 const BATCH: usize = 128 * 1024;
@@ -128,7 +130,7 @@ impl Tree {
 
     /// Goes down. Fails on anything but a directory, a link to one included.
     pub(crate) fn enter(&mut self, name: &OsStr) -> Result<(), Errno> {
-        let dir = openat(self.dirs.deepest(), name, OPEN_DIR, Mode::empty())?;
+        let dir = open_dir(self.dirs.deepest(), name)?;
         self.dirs.enter(dir)?;
         if self
             .levels
@@ -211,6 +213,14 @@ impl Level {
         self.names.truncate(batch);
         self.more = true;
     }
+}
+
+/// All names of one directory in order, for trees of our own making.
+pub(crate) fn names_in(dir: impl AsFd) -> Result<Vec<OsString>, Errno> {
+    let mut level = Level::default();
+    level.read(dir.as_fd(), true, usize::MAX / 2)?;
+    let names = level.names.into_iter().rev();
+    Ok(names.map(|(name, _)| OsString::from_vec(name)).collect())
 }
 
 #[cfg(test)]

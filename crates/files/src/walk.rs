@@ -1,35 +1,34 @@
-//! A walk over a tree, by descriptors.
+//! What a find, a search or an archive sees of a tree.
 //!
-//! Owns the order (sorted within each directory), what is left out (globs, .gitignore, hidden names),
-//! and the rule that no link is followed: a directory is opened by its name in the directory above
-//! it, never by a path. Does not own what is done with an entry. To be run inside.
+//! Owns what is left out (globs, .gitignore, the kernel's own file systems, depth) and what happens
+//! where a directory cannot be read. Does not own the way through the tree, which is [`Tree`]'s: sorted,
+//! by descriptors, through no link, in bounded memory; nor what is done with an entry. To be run inside.
 //!
-//! Invariants: one descriptor and at most [`CHUNK`] names in memory for each level; the file systems
-//! of the kernel itself (/proc, /sys) are not entered unless the walk begins there.
+//! The other users of [`Tree`] (lists, copies, removals) see everything and need no rules, but must
+//! know when a directory is left; so they use it without this.
+//!
+//! Invariant: the file systems of the kernel itself (/proc, /sys) are not entered unless the walk begins
+//! there.
 
 mod globs;
 mod rules;
 
-use std::ffi::{OsStr, OsString};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, RawDir, Stat, fstat, fstatfs, openat};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstatfs, openat};
 use rustix::io::Errno;
 use sandshell_exec::inside::{Follow, Root};
 
 use crate::FileError;
+use crate::tree::{Name, Tree};
 pub(crate) use globs::Globs;
 use rules::{Rules, Verdict};
 
-/// Deepest level: a descriptor is held for each.
+/// Deepest level. What is packed can be unpacked again, which holds a descriptor for each.
 pub(crate) const MAX_LEVELS: usize = 512;
-
-/// Most names of one directory that are sorted together. A larger directory comes in several
-/// sorted pieces, so that memory stays bounded.
-const CHUNK: usize = 65_536;
 
 /// Magic numbers of file systems that are the kernel's own: proc, sysfs, cgroup, cgroup2, debugfs,
 /// tracefs, securityfs, devpts, bpf.
@@ -105,24 +104,8 @@ fn found_at(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
     openat(dir, name, flags, Mode::empty())
 }
 
-/// Opens a directory by its name in the one above it. Anything else is refused before it is opened.
-pub(crate) fn open_dir_at(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(dir, name, flags, Mode::empty())
-}
-
-struct Name {
-    name: OsString,
-    kind: FileType,
-}
-
+/// A directory on the way.
 struct Level {
-    dir: OwnedFd,
-    device: u64,
-    /// Sorted, the next one last.
-    names: Vec<Name>,
-    /// The directory has been read to its end.
-    complete: bool,
     /// Length of its path.
     prefix: usize,
     rules: Rules,
@@ -141,61 +124,63 @@ pub(crate) fn walk(
     let dir = root
         .open(found, OFlags::RDONLY | OFlags::DIRECTORY)
         .map_err(FileError::at(start))?;
+    let rules = if options.gitignore {
+        Rules::at_start(root, start, dir.as_fd())
+    } else {
+        Rules::none()
+    };
+    let tree = Tree::new(dir).map_err(FileError::at(start))?;
     Walk {
         root,
         start,
         options,
-        levels: Vec::new(),
+        tree: if options.hidden {
+            tree
+        } else {
+            tree.without_hidden()
+        },
+        levels: vec![Level { prefix: 0, rules }],
         path: Vec::new(),
-        buffer: Vec::with_capacity(32 << 10),
     }
-    .run(dir, visitor)
+    .run(visitor)
 }
 
 struct Walk<'a> {
     root: &'a Root,
     start: &'a Path,
     options: &'a WalkOptions,
+    tree: Tree,
+    /// As many as the tree has.
     levels: Vec<Level>,
     /// Path of the entry that is looked at, below the start.
     path: Vec<u8>,
-    buffer: Vec<u8>,
 }
 
 impl Walk<'_> {
-    fn run(&mut self, dir: OwnedFd, visitor: &mut impl Visitor) -> Result<(), FileError> {
-        let rules = if self.options.gitignore {
-            Rules::at_start(self.root, self.start, dir.as_fd())
-        } else {
-            Rules::none()
-        };
-        let device = self.device_of(&dir)?;
-        self.enter(dir, device, rules)?;
-        while let Some(level) = self.levels.last_mut() {
-            let Some(Name { name, kind }) = level.names.pop() else {
-                if level.complete {
-                    self.levels.pop();
-                } else {
-                    self.read_names()?;
-                }
+    fn run(&mut self, visitor: &mut impl Visitor) -> Result<(), FileError> {
+        while let Some(level) = self.levels.last() {
+            self.path.truncate(level.prefix);
+            let Some(Name { name, kind }) = self.tree.next().map_err(|e| self.failed(e))? else {
+                self.leave()?;
+                self.levels.pop();
                 continue;
             };
-            self.path.truncate(level.prefix);
-            if level.prefix > 0 {
+            if !self.path.is_empty() {
                 self.path.push(b'/');
             }
             self.path.extend_from_slice(name.as_bytes());
+            let kind = match kind {
+                FileType::Unknown => self.kind_of(&name),
+                kind => kind,
+            };
             if self.left_out(&name, kind == FileType::Directory) {
                 continue;
             }
-            let Some(level) = self.levels.last() else {
-                break;
-            };
             let entry = Entry {
                 path: Path::new(OsStr::from_bytes(&self.path)),
                 name: &name,
                 kind,
-                dir: level.dir.as_fd(),
+                dir: self.tree.dir(),
             };
             if visitor.entry(&entry)? == Next::Stop {
                 return Ok(());
@@ -207,11 +192,16 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// For file systems that do not say it with the name.
+    fn kind_of(&self, name: &OsStr) -> FileType {
+        match self.root.stat_at(self.tree.dir(), name) {
+            Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+            Err(_) => FileType::Unknown,
+        }
+    }
+
     fn left_out(&self, name: &OsStr, is_dir: bool) -> bool {
         let options = self.options;
-        if !options.hidden && name.as_bytes().first() == Some(&b'.') {
-            return true;
-        }
         if options.skip_git && name == ".git" {
             return true;
         }
@@ -244,62 +234,34 @@ impl Walk<'_> {
         if self.levels.len() >= MAX_LEVELS {
             return Err(self.failed(Errno::NAMETOOLONG));
         }
-        let Some(level) = self.levels.last() else {
-            return Ok(());
-        };
-        match open_dir_at(level.dir.as_fd(), name) {
-            Ok(dir) => {
-                let device = self.device_of(&dir)?;
-                if device != level.device && is_kernels_own(&dir) {
-                    return Ok(());
-                }
-                let rules = if self.options.gitignore {
-                    Rules::of(self.root, dir.as_fd())
-                } else {
-                    Rules::none()
-                };
-                self.enter(dir, device, rules)
-            }
+        let device = self.tree.dir_id().0;
+        match self.tree.enter(name) {
+            Ok(()) => {}
             Err(errno @ (Errno::ACCESS | Errno::PERM)) => {
-                visitor.unreadable(Path::new(OsStr::from_bytes(&self.path)), errno)
+                return visitor.unreadable(Path::new(OsStr::from_bytes(&self.path)), errno);
             }
             // It went away, or became something else.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
-            Err(errno) => Err(self.failed(errno)),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+            Err(errno) => return Err(self.failed(errno)),
         }
-    }
-
-    fn enter(&mut self, dir: OwnedFd, device: u64, rules: Rules) -> Result<(), FileError> {
+        if self.tree.dir_id().0 != device && is_kernels_own(self.tree.dir()) {
+            return self.leave();
+        }
+        let rules = if self.options.gitignore {
+            Rules::of(self.root, self.tree.dir())
+        } else {
+            Rules::none()
+        };
         self.levels.push(Level {
-            dir,
-            device,
-            names: Vec::new(),
-            complete: false,
             prefix: self.path.len(),
             rules,
         });
-        self.read_names()
+        Ok(())
     }
 
-    fn read_names(&mut self) -> Result<(), FileError> {
-        let Some(level) = self.levels.last_mut() else {
-            return Ok(());
-        };
-        let read = read_some(&level.dir, &mut self.buffer, CHUNK);
-        match read {
-            Ok((names, complete)) => {
-                level.names = names;
-                level.complete = complete;
-                Ok(())
-            }
-            Err(errno) => Err(self.failed(errno)),
-        }
-    }
-
-    fn device_of(&self, dir: &OwnedFd) -> Result<u64, FileError> {
-        fstat(dir)
-            .map(|stat| stat.st_dev)
-            .map_err(|errno| self.failed(errno))
+    fn leave(&mut self) -> Result<(), FileError> {
+        let left = self.tree.leave();
+        left.map(|_| ()).map_err(|errno| self.failed(errno))
     }
 
     fn failed(&self, errno: Errno) -> FileError {
@@ -310,52 +272,7 @@ impl Walk<'_> {
     }
 }
 
-/// Reads names until there are `most` of them, sorted with the first one last, and says whether
-/// they are the rest of the directory.
-fn read_some(dir: &OwnedFd, buffer: &mut Vec<u8>, most: usize) -> Result<(Vec<Name>, bool), Errno> {
-    let mut names = Vec::new();
-    let mut complete = true;
-    buffer.clear();
-    let space: &mut [MaybeUninit<u8>] = buffer.spare_capacity_mut();
-    let mut entries = RawDir::new(dir, space);
-    while let Some(entry) = entries.next() {
-        let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if name != "." && name != ".." {
-            let kind = match entry.file_type() {
-                FileType::Unknown => {
-                    match rustix::fs::statat(dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
-                        Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                        Err(_) => FileType::Unknown,
-                    }
-                }
-                kind => kind,
-            };
-            names.push(Name {
-                name: name.to_owned(),
-                kind,
-            });
-        }
-        // What the kernel has given already must be taken.
-        if names.len() >= most && entries.is_buffer_empty() {
-            complete = false;
-            break;
-        }
-    }
-    names.sort_unstable_by(|a, b| b.name.cmp(&a.name));
-    Ok((names, complete))
-}
-
-/// All names of a directory, sorted, for trees of our own making.
-pub(crate) fn names_in(dir: &OwnedFd) -> Result<Vec<OsString>, Errno> {
-    // It may have been read before.
-    rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0))?;
-    let mut buffer = Vec::with_capacity(32 << 10);
-    let (names, _) = read_some(dir, &mut buffer, usize::MAX)?;
-    Ok(names.into_iter().rev().map(|name| name.name).collect())
-}
-
-fn is_kernels_own(dir: &OwnedFd) -> bool {
+fn is_kernels_own(dir: impl AsFd) -> bool {
     fstatfs(dir).is_ok_and(|stat| KERNELS_OWN.contains(&stat.f_type))
 }
 

@@ -19,7 +19,7 @@ mod ring;
 mod tree;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -38,6 +38,7 @@ pub use filter::split_globs;
 pub use ring::Told;
 
 use crate::FileError;
+use crate::entry::shown_path;
 use filter::Filter;
 use follower::{Follower, Wanted};
 use ring::{Found, Ring};
@@ -127,7 +128,6 @@ impl Watches {
 
     /// The watch with this spec, made now if there is none.
     pub async fn open(&self, mut spec: WatchSpec) -> Result<Watch, FileError> {
-        check_path(&spec.path)?;
         // One form for one path: without `.`, double and trailing slashes.
         spec.path = spec.path.components().collect();
         let who = self.0.executor.who(spec.user.as_deref())?;
@@ -243,22 +243,16 @@ impl Table {
     }
 }
 
-fn check_path(path: &Path) -> Result<(), FileError> {
-    use std::os::unix::ffi::OsStrExt as _;
-    if path.as_os_str().as_bytes().contains(&0) {
-        return Err(FileError::invalid("/path", "a path has no NUL byte"));
-    }
-    Ok(())
-}
-
 impl Watch {
     /// Reads on after a version, or from now on.
     pub fn reader(&self, from: Option<u64>) -> (WatchReadyEvent, WatchReader) {
         let using = Using::new(self.0.clone());
         let version = self.0.ring().version();
+        let (path, path_base64) = shown_path(&self.0.path);
         let ready = WatchReadyEvent {
             version: from.unwrap_or(version),
-            path: follower::show(&self.0.path).0,
+            path,
+            path_base64,
             directories: self.0.directories.load(Ordering::Relaxed),
             entries: self.0.entries.load(Ordering::Relaxed),
         };

@@ -13,7 +13,11 @@ pub struct BackupRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<BackupId>,
     /// The directory. With `download`: where a restore without a path puts it.
-    pub path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Instead of `path`, for names that are not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_base64: Option<String>,
     /// Globs of what to leave out. One without `/` is matched against the name, one with it against
     /// the path below `path`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -36,7 +40,7 @@ pub struct BackupRequest {
     /// Relative paths start at this session's directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// Whose rights are used; the sandbox's user by default.
+    /// Whose rights are used: a user name or uid; the sandbox's user by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
@@ -108,6 +112,9 @@ pub struct BackupRecord {
     pub state: BackupState,
     /// The directory it was made from.
     pub path: String,
+    /// The exact path, when it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_base64: Option<String>,
     /// What is in it; while it is being made, what is in it so far.
     pub contents: ArchiveCounts,
     /// Bytes of the archive.
@@ -134,13 +141,16 @@ pub struct RestoreRequest {
     /// The directory that is replaced; the one the backup was made from by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// Instead of `path`, for names that are not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_base64: Option<String>,
     /// Take the archive from here, for a backup that is not kept here. It must be that very archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub download: Option<Download>,
     /// Relative paths start at this session's directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// Whose rights are used, and who owns what is restored; the sandbox's user by default.
+    /// Whose rights are used, and who owns what is restored: a user name or uid; the sandbox's user by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
@@ -150,6 +160,9 @@ pub struct RestoreRequest {
 pub struct RestoreReply {
     /// The directory that was replaced.
     pub path: String,
+    /// The exact path, when it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_base64: Option<String>,
     /// What is in it now.
     pub contents: ArchiveCounts,
 }

@@ -65,8 +65,8 @@ pub use sandbox::{
     PidStats, SandboxEvent, SandboxStats, StatsSource,
 };
 pub use search::{
-    CaseMode, ContextLine, EntryKind, FindReply, FindRequest, FoundEntry, SearchMatch, SearchReply,
-    SearchRequest, SearchSummary, Span,
+    CaseMode, ContextLine, FindReply, FindRequest, SearchMatch, SearchReply, SearchRequest,
+    SearchSummary, Span,
 };
 pub use service::{API_VERSION, Health, TicketReply, TicketRequest, VersionInfo};
 pub use session::{

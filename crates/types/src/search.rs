@@ -2,29 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{SessionId, TextEncoding};
-
-/// What is at a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum EntryKind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Directory,
-    /// A symbolic link, itself.
-    Symlink,
-    /// A FIFO.
-    Fifo,
-    /// A socket.
-    Socket,
-    /// A block device.
-    BlockDevice,
-    /// A character device.
-    CharDevice,
-    /// The file system does not say.
-    Unknown,
-}
+use crate::{FileEntry, FileKind, SessionId, TextEncoding};
 
 /// `POST /v1/files/find`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -32,7 +10,11 @@ pub enum EntryKind {
 #[schema(example = json!({"path": "/src", "patterns": ["*.rs"], "kind": "file"}))]
 pub struct FindRequest {
     /// The directory to look in. Relative paths start at the session's directory, or the sandbox's.
-    pub path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Instead of `path`, for names that are not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_base64: Option<String>,
     /// Globs, of which one must match; all entries when left out. One without `/` is matched
     /// against the name, one with it against the path below `path`; `**` stands for any number of
     /// directories.
@@ -43,7 +25,7 @@ pub struct FindRequest {
     pub exclude: Vec<String>,
     /// Only entries of this kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<EntryKind>,
+    pub kind: Option<FileKind>,
     /// Whether names that begin with a dot are looked at; true by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden: Option<bool>,
@@ -63,35 +45,16 @@ pub struct FindRequest {
     /// Relative paths start at this session's directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// Whose rights are used; the sandbox's user by default.
+    /// Whose rights are used: a user name or uid; the sandbox's user by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-}
-
-/// One entry that was found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct FoundEntry {
-    /// Its absolute path; what is not UTF-8 in it is replaced.
-    pub path: String,
-    /// The exact bytes of the path, when it is not UTF-8.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path_base64: Option<String>,
-    /// What it is.
-    pub kind: EntryKind,
-    /// Bytes in it.
-    pub size: u64,
-    /// Permission bits, as four octal digits.
-    pub mode: String,
-    /// When its content last changed.
-    #[schema(value_type = String, format = DateTime)]
-    pub modified_at: jiff::Timestamp,
 }
 
 /// What was found, in the order of a walk: sorted within each directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct FindReply {
     /// The entries.
-    pub items: Vec<FoundEntry>,
+    pub items: Vec<FileEntry>,
     /// There are more than `limit`, or the time ran out.
     pub truncated: bool,
     /// The time ran out.
@@ -119,7 +82,11 @@ pub enum CaseMode {
 #[schema(example = json!({"path": "/src", "pattern": "fn main", "include": ["*.rs"]}))]
 pub struct SearchRequest {
     /// The directory, or the one file, to search.
-    pub path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Instead of `path`, for names that are not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_base64: Option<String>,
     /// A regular expression (Rust's syntax: linear time, no look-around or back-references),
     /// matched within one line.
     pub pattern: String,
@@ -158,7 +125,7 @@ pub struct SearchRequest {
     /// Relative paths start at this session's directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// Whose rights are used; the sandbox's user by default.
+    /// Whose rights are used: a user name or uid; the sandbox's user by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }

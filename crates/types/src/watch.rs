@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::SessionId;
+
 /// What happened to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -63,6 +65,9 @@ pub struct WatchReadyEvent {
     pub version: u64,
     /// The absolute path that is watched.
     pub path: String,
+    /// The exact path, when it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_base64: Option<String>,
     /// Directories that are watched.
     pub directories: u64,
     /// What lies in them.
@@ -121,7 +126,11 @@ pub struct WatchEndEvent {
 #[schema(example = json!({"path": "/work", "exclude": ["node_modules"], "since": 1_767_225_600_000_012_u64}))]
 pub struct ChangesRequest {
     /// What to watch: a directory or a file.
-    pub path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Instead of `path`, for names that are not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_base64: Option<String>,
     /// Also everything below. True by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recursive: Option<bool>,
@@ -136,8 +145,8 @@ pub struct ChangesRequest {
     pub since: Option<u64>,
     /// Relative paths start at this session's directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<String>,
-    /// Whose rights to watch with.
+    pub session: Option<SessionId>,
+    /// Whose rights are used: a user name or uid; the sandbox's user by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }

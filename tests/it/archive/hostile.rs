@@ -7,7 +7,7 @@ use sandshell_client::Client;
 use sandshell_client::types::{ArchiveFormat, ErrorCode};
 use sandshell_testkit::Agent;
 
-use super::{of, packed};
+use super::{at, of, packed};
 use crate::calls::{code_of, in_time};
 use crate::tree::{grow, leftovers, shape};
 
@@ -89,8 +89,8 @@ impl Place {
     }
 
     async fn put(&self, archive: Vec<u8>) -> Result<(), ErrorCode> {
-        let target = self.agent.work_dir().join("target");
-        let put = self.client.put_archive(target.to_str().unwrap(), archive);
+        let target = at(&self.agent.work_dir().join("target"));
+        let put = self.client.put_archive(&target, archive);
         match in_time(put).await {
             Ok(_) => Ok(()),
             refused => Err(code_of(refused)),

@@ -114,6 +114,89 @@ POST /v1/files/chmod | 400 invalid_request /mode | {"path": "DIR/file", "mode": 
 POST /v1/files/chmod | 400 invalid_request /mode | {"path": "DIR/file", "mode": -1}
 POST /v1/files/chmod | 404 file_not_found - | {"path": "DIR/none", "mode": "0644"}
 POST /v1/files/chmod | 422 too_many_links - | {"path": "DIR/loop", "mode": "0644"}
+GET /v1/files/archive | 400 invalid_request /path
+GET /v1/files/archive?path= | 400 invalid_request /path
+GET /v1/files/archive?path=a%00b | 400 invalid_request /path
+GET /v1/files/archive?path_base64=%25 | 400 invalid_request /path_base64
+GET /v1/files/archive?path=a&path_base64=YQ== | 400 invalid_request /path_base64
+GET /v1/files/archive?path=DIR&user=no-such-user | 400 user_not_found /user
+GET /v1/files/archive?path=DIR&session=none | 404 session_not_found -
+GET /v1/files/archive?path=DIR&session=%2F | 400 invalid_request /session
+PUT /v1/files/archive | 400 invalid_request /path
+PUT /v1/files/archive?path= | 400 invalid_request /path
+PUT /v1/files/archive?path=a%00b | 400 invalid_request /path
+PUT /v1/files/archive?path_base64=%25 | 400 invalid_request /path_base64
+PUT /v1/files/archive?path=a&path_base64=YQ== | 400 invalid_request /path_base64
+PUT /v1/files/archive?path=DIR&user=no-such-user | 400 user_not_found /user
+PUT /v1/files/archive?path=DIR&session=none | 404 session_not_found -
+PUT /v1/files/archive?path=DIR&session=%2F | 400 invalid_request /session
+GET /v1/files/watch | 400 invalid_request /path
+GET /v1/files/watch?path= | 400 invalid_request /path
+GET /v1/files/watch?path=a%00b | 400 invalid_request /path
+GET /v1/files/watch?path_base64=%25 | 400 invalid_request /path_base64
+GET /v1/files/watch?path=a&path_base64=YQ== | 400 invalid_request /path_base64
+GET /v1/files/watch?path=DIR&user=no-such-user | 400 user_not_found /user
+GET /v1/files/watch?path=DIR&session=none | 404 session_not_found -
+GET /v1/files/watch?path=DIR&session=%2F | 400 invalid_request /session
+POST /v1/files/find | 400 invalid_request /path | {}
+POST /v1/files/find | 400 invalid_request /path | {"path": ""}
+POST /v1/files/find | 400 invalid_request /path | {"path": "a\u0000b"}
+POST /v1/files/find | 400 invalid_request /path_base64 | {"path_base64": "*"}
+POST /v1/files/find | 400 invalid_request /path_base64 | {"path": "a", "path_base64": "YQ=="}
+POST /v1/files/find | 400 user_not_found /user | {"path": "DIR", "user": "no-such-user"}
+POST /v1/files/find | 404 session_not_found - | {"path": "DIR", "session": "none"}
+POST /v1/files/find | 400 invalid_request /session | {"path": "DIR", "session": "/"}
+POST /v1/files/search | 400 invalid_request /path | {"pattern": "x"}
+POST /v1/files/search | 400 invalid_request /path | {"pattern": "x", "path": ""}
+POST /v1/files/search | 400 invalid_request /path | {"pattern": "x", "path": "a\u0000b"}
+POST /v1/files/search | 400 invalid_request /path_base64 | {"pattern": "x", "path_base64": "*"}
+POST /v1/files/search | 400 invalid_request /path_base64 | {"pattern": "x", "path": "a", "path_base64": "YQ=="}
+POST /v1/files/search | 400 user_not_found /user | {"pattern": "x", "path": "DIR", "user": "no-such-user"}
+POST /v1/files/search | 404 session_not_found - | {"pattern": "x", "path": "DIR", "session": "none"}
+POST /v1/files/search | 400 invalid_request /session | {"pattern": "x", "path": "DIR", "session": "/"}
+POST /v1/files/changes | 400 invalid_request /path | {}
+POST /v1/files/changes | 400 invalid_request /path | {"path": ""}
+POST /v1/files/changes | 400 invalid_request /path | {"path": "a\u0000b"}
+POST /v1/files/changes | 400 invalid_request /path_base64 | {"path_base64": "*"}
+POST /v1/files/changes | 400 invalid_request /path_base64 | {"path": "a", "path_base64": "YQ=="}
+POST /v1/files/changes | 400 user_not_found /user | {"path": "DIR", "user": "no-such-user"}
+POST /v1/files/changes | 404 session_not_found - | {"path": "DIR", "session": "none"}
+POST /v1/files/changes | 400 invalid_request /session | {"path": "DIR", "session": "/"}
+POST /v1/backups | 400 invalid_request /path | {}
+POST /v1/backups | 400 invalid_request /path | {"path": ""}
+POST /v1/backups | 400 invalid_request /path | {"path": "a\u0000b"}
+POST /v1/backups | 400 invalid_request /path_base64 | {"path_base64": "*"}
+POST /v1/backups | 400 invalid_request /path_base64 | {"path": "a", "path_base64": "YQ=="}
+POST /v1/backups | 400 user_not_found /user | {"path": "DIR", "user": "no-such-user"}
+POST /v1/backups | 404 session_not_found - | {"path": "DIR", "session": "none"}
+POST /v1/backups | 400 invalid_request /session | {"path": "DIR", "session": "/"}
+POST /v1/git/status | 400 invalid_request /path | {"path": ""}
+POST /v1/git/status | 404 session_not_found - | {"path": "DIR", "session": "none"}
+POST /v1/git/status | 400 user_not_found /user | {"path": "DIR", "user": "no-such-user"}
+POST /v1/git/log | 400 invalid_request /path | {"path": ""}
+POST /v1/git/log | 404 session_not_found - | {"path": "DIR", "session": "none"}
+POST /v1/git/log | 400 user_not_found /user | {"path": "DIR", "user": "no-such-user"}
+POST /v1/git/diff | 400 invalid_request /path | {"path": ""}
+POST /v1/git/diff | 404 session_not_found - | {"path": "DIR", "session": "none"}
+POST /v1/git/diff | 400 user_not_found /user | {"path": "DIR", "user": "no-such-user"}
+POST /v1/git/branches | 400 invalid_request /path | {"path": ""}
+POST /v1/git/branches | 404 session_not_found - | {"path": "DIR", "session": "none"}
+POST /v1/git/branches | 400 user_not_found /user | {"path": "DIR", "user": "no-such-user"}
+POST /v1/git/add | 400 invalid_request /path | {"all": true, "path": ""}
+POST /v1/git/add | 404 session_not_found - | {"all": true, "path": "DIR", "session": "none"}
+POST /v1/git/add | 400 user_not_found /user | {"all": true, "path": "DIR", "user": "no-such-user"}
+POST /v1/git/commit | 400 invalid_request /path | {"message": "m", "path": ""}
+POST /v1/git/commit | 404 session_not_found - | {"message": "m", "path": "DIR", "session": "none"}
+POST /v1/git/commit | 400 user_not_found /user | {"message": "m", "path": "DIR", "user": "no-such-user"}
+POST /v1/git/checkout | 400 invalid_request /path | {"target": "t", "path": ""}
+POST /v1/git/checkout | 404 session_not_found - | {"target": "t", "path": "DIR", "session": "none"}
+POST /v1/git/checkout | 400 user_not_found /user | {"target": "t", "path": "DIR", "user": "no-such-user"}
+POST /v1/git/pull | 400 invalid_request /path | {"path": ""}
+POST /v1/git/pull | 404 session_not_found - | {"path": "DIR", "session": "none"}
+POST /v1/git/pull | 400 user_not_found /user | {"path": "DIR", "user": "no-such-user"}
+POST /v1/git/push | 400 invalid_request /path | {"path": ""}
+POST /v1/git/push | 404 session_not_found - | {"path": "DIR", "session": "none"}
+POST /v1/git/push | 400 user_not_found /user | {"path": "DIR", "user": "no-such-user"}
 "#;
 
 #[tokio::test]

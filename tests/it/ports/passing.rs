@@ -210,7 +210,7 @@ async fn events_are_not_held_back() {
     let client = agent.client();
     let server = Server::start(&client).await;
     let path = server.path("/sse");
-    let ask = format!("GET {path} HTTP/1.1\nHost: x\nAuthorization: Bearer TOKEN\n\n");
+    let ask = format!("GET {path} HTTP/1.1\nHost: localhost\nAuthorization: Bearer TOKEN\n\n");
     let mut stream = dial(&agent, &ask).await;
     let mut seen = Vec::new();
     for n in 0..20 {
@@ -269,8 +269,9 @@ async fn a_large_download_is_exact_and_not_held_in_memory() {
     server.text(&client, "/hello").await;
     let before = sandshell_testkit::rss_bytes(agent.pid());
     let path = server.path(&format!("/big?blocks={BLOCKS}"));
-    let ask =
-        format!("GET {path} HTTP/1.1\nHost: x\nConnection: close\nAuthorization: Bearer TOKEN\n\n");
+    let ask = format!(
+        "GET {path} HTTP/1.1\nHost: localhost\nConnection: close\nAuthorization: Bearer TOKEN\n\n"
+    );
     let mut stream = dial(&agent, &ask).await;
     let mut seen = Vec::new();
     until(&mut stream, &mut seen, "\r\n\r\n").await;
@@ -304,7 +305,7 @@ async fn a_client_that_goes_away_is_noticed_inside() {
     let client = agent.client();
     let server = Server::start(&client).await;
     let path = server.path("/hang");
-    let ask = format!("GET {path} HTTP/1.1\nHost: x\nAuthorization: Bearer TOKEN\n\n");
+    let ask = format!("GET {path} HTTP/1.1\nHost: localhost\nAuthorization: Bearer TOKEN\n\n");
     let stream = dial(&agent, &ask).await;
     let counted = async {
         loop {
@@ -370,7 +371,7 @@ async fn http_2_and_trailers_pass() {
         "{trailed}"
     );
     let ask = format!(
-        "GET {} HTTP/1.1\nHost: x\nTE: trailers\nConnection: te\nAuthorization: Bearer TOKEN\n\n",
+        "GET {} HTTP/1.1\nHost: localhost\nTE: trailers\nConnection: te\nAuthorization: Bearer TOKEN\n\n",
         server.path("/trailers")
     );
     let mut seen = Vec::new();
@@ -389,7 +390,7 @@ async fn an_upload_in_pieces_arrives_with_its_trailers() {
     let client = agent.client();
     let server = Server::start(&client).await;
     let ask = format!(
-        "PUT {} HTTP/1.1\nHost: x\nTrailer: x-sum\nTransfer-Encoding: chunked\n\
+        "PUT {} HTTP/1.1\nHost: localhost\nTrailer: x-sum\nTransfer-Encoding: chunked\n\
          Authorization: Bearer TOKEN\n\n3\nabc\n4\ndefg\n0\nx-sum: 7\n\n",
         server.path("/up")
     );
@@ -411,7 +412,7 @@ async fn a_client_that_does_not_read_fills_no_memory() {
     server.text(&client, "/hello").await;
     let before = sandshell_testkit::rss_bytes(agent.pid());
     let path = server.path("/big?blocks=2000");
-    let ask = format!("GET {path} HTTP/1.1\nHost: x\nAuthorization: Bearer TOKEN\n\n");
+    let ask = format!("GET {path} HTTP/1.1\nHost: localhost\nAuthorization: Bearer TOKEN\n\n");
     let mut stream = dial(&agent, &ask).await;
     let mut seen = Vec::new();
     until(&mut stream, &mut seen, "\r\n\r\n").await;

@@ -1,5 +1,6 @@
 //! `/v1/files/archive`: trees as tar archives.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -8,9 +9,9 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use http::{HeaderValue, header};
 use sandshell_files::{
-    Compression, FileError, Pack, PackRules, Stop, checked_path, inlet, merge_into, outlet,
+    Compression, FileError, Named, Pack, PackRules, Stop, inlet, merge_into, outlet,
 };
-use sandshell_types::{ArchiveCounts, ArchiveFormat, ErrorCode};
+use sandshell_types::{ArchiveCounts, ArchiveFormat, ErrorCode, SessionId};
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
@@ -31,8 +32,9 @@ pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
 /// does not allow, so it is taken apart by hand.
 #[derive(Debug, Default)]
 struct ArchiveQuery {
-    path: String,
-    session: Option<String>,
+    path: Option<String>,
+    path_base64: Option<String>,
+    session: Option<SessionId>,
     user: Option<String>,
     format: ArchiveFormat,
     rules: PackRules,
@@ -48,8 +50,14 @@ impl ArchiveQuery {
                 return Err(wrong(&name, format!("`{name}` is given twice")));
             }
             match name.as_str() {
-                "path" => query.path = value,
-                "session" => query.session = Some(value),
+                "path" => query.path = Some(value),
+                "path_base64" => query.path_base64 = Some(value),
+                "session" => {
+                    let session = value
+                        .parse()
+                        .map_err(|error| wrong(&name, format!("{error}")));
+                    query.session = Some(session?);
+                }
                 "user" => query.user = Some(value),
                 "format" if packing => {
                     query.format = [
@@ -75,10 +83,18 @@ impl ArchiveQuery {
             }
             seen.push(name);
         }
-        if query.path.is_empty() {
-            return Err(wrong("path", "`path` is missing"));
-        }
         Ok(query)
+    }
+
+    /// The directory it names.
+    fn directory(&self, agent: &Agent) -> Result<PathBuf, ApiError> {
+        let named = Named {
+            field: "path",
+            text: self.path.as_deref(),
+            base64: self.path_base64.as_deref(),
+            session: self.session.as_ref(),
+        };
+        Ok(named.path(&agent.executor)?)
     }
 }
 
@@ -100,13 +116,14 @@ fn flag(name: &str, value: &str) -> Result<bool, ApiError> {
 #[utoipa::path(
     get, path = "/v1/files/archive", operation_id = "get_archive", tag = "files",
     params(
-        ("path" = String, Query, description = "The directory."),
+        ("path" = Option<String>, Query, description = "The directory."),
+        ("path_base64" = Option<String>, Query, description = "Instead of `path`, for names that are not UTF-8."),
         ("format" = inline(Option<ArchiveFormat>), Query, description = "`tar` by default."),
         ("exclude" = Option<Vec<String>>, Query, description = "A glob of what to leave out; may be given several times."),
         ("gitignore" = Option<bool>, Query, description = "Leave out what .gitignore files exclude; false by default."),
         ("skip_unreadable" = Option<bool>, Query, description = "Leave out what the user may not read; false by default."),
         ("session" = Option<String>, Query, description = "Relative paths start at this session's directory."),
-        ("user" = Option<String>, Query, description = "Whose rights are used."),
+        ("user" = Option<String>, Query, description = "Whose rights are used: a user name or uid; the sandbox's user by default."),
     ),
     responses(
         (status = 200, description = "The archive.", content(
@@ -123,9 +140,7 @@ pub(crate) async fn pack(
 ) -> Result<Response, ApiError> {
     let query = ArchiveQuery::new(pairs, true)?;
     let who = agent.executor.who(query.user.as_deref())?;
-    let start = agent
-        .executor
-        .absolute(checked_path(&query.path)?, query.session.as_deref())?;
+    let start = query.directory(&agent)?;
     let pack = Arc::new(Pack::new(start, &query.rules)?);
     let inside = agent.executor.inside().clone();
     let checked = Arc::clone(&pack);
@@ -176,7 +191,8 @@ pub(crate) async fn pack(
 #[utoipa::path(
     put, path = "/v1/files/archive", operation_id = "put_archive", tag = "files",
     params(
-        ("path" = String, Query, description = "The directory."),
+        ("path" = Option<String>, Query, description = "The directory."),
+        ("path_base64" = Option<String>, Query, description = "Instead of `path`, for names that are not UTF-8."),
         ("session" = Option<String>, Query, description = "Relative paths start at this session's directory."),
         ("user" = Option<String>, Query, description = "Whose rights are used, and who owns what comes out."),
     ),
@@ -196,10 +212,7 @@ pub(crate) async fn unpack(
 ) -> Result<axum::Json<ArchiveCounts>, ApiError> {
     let prepared = ArchiveQuery::new(pairs, false).and_then(|query| {
         let who = agent.executor.who(query.user.as_deref())?;
-        let session = query.session.as_deref();
-        let target = agent
-            .executor
-            .absolute(checked_path(&query.path)?, session)?;
+        let target = query.directory(&agent)?;
         Ok((who, target))
     });
     let (who, target) = match prepared {

@@ -8,10 +8,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use http::HeaderMap;
-use sandshell_files::{FileError, Find, Search, Stop, checked_path};
+use sandshell_files::{FileError, Find, Named, Search, Stop};
 use sandshell_types::{
     FindReply, FindRequest, Problem, SearchMatch, SearchReply, SearchRequest, SearchSummary,
-    SessionId,
 };
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
@@ -60,7 +59,8 @@ fn stop_with_client(agent: &Agent, timeout_ms: Option<u64>) -> (Stop, DropGuard)
     request_body = FindRequest,
     responses(
         (status = 200, description = "What was found.", body = FindReply, example = json!({
-            "items": [{"path": "/src/main.rs", "kind": "file", "size": 120, "mode": "0644",
+            "items": [{"name": "main.rs", "path": "/src/main.rs", "kind": "file", "size": 120,
+                "mode": "0644", "uid": 1000, "gid": 1000, "owner": "user", "group": "user",
                 "modified_at": "2026-01-01T00:00:00Z"}],
             "truncated": false, "timed_out": false, "unreadable": 0
         })),
@@ -72,10 +72,13 @@ pub(crate) async fn find(
     Json(request): Json<FindRequest>,
 ) -> Result<axum::Json<FindReply>, ApiError> {
     let who = agent.executor.who(request.user.as_deref())?;
-    let session = request.session.as_ref().map(SessionId::as_str);
-    let start = agent
-        .executor
-        .absolute(checked_path(&request.path)?, session)?;
+    let start = Named {
+        field: "path",
+        text: request.path.as_deref(),
+        base64: request.path_base64.as_deref(),
+        session: request.session.as_ref(),
+    }
+    .path(&agent.executor)?;
     let find = Find::new(start, &request)?;
     let _slot = LONG_WORK.acquire().await;
     let (stop, _guard) = stop_with_client(&agent, request.timeout_ms);
@@ -123,10 +126,13 @@ pub(crate) async fn search(
     Json(request): Json<SearchRequest>,
 ) -> Result<Response, ApiError> {
     let who = agent.executor.who(request.user.as_deref())?;
-    let session = request.session.as_ref().map(SessionId::as_str);
-    let start = agent
-        .executor
-        .absolute(checked_path(&request.path)?, session)?;
+    let start = Named {
+        field: "path",
+        text: request.path.as_deref(),
+        base64: request.path_base64.as_deref(),
+        session: request.session.as_ref(),
+    }
+    .path(&agent.executor)?;
     let search = Search::new(start, &request)?;
     let slot = LONG_WORK.acquire().await;
     let (stop, guard) = stop_with_client(&agent, request.timeout_ms);

@@ -1,16 +1,15 @@
 //! `/v1/files/watch` and `/v1/files/changes`: what changes below a path.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::Response;
 use http::HeaderMap;
-use sandshell_files::FileError;
+use sandshell_files::Named;
 use sandshell_files::watch::{Told, Watch, WatchReader, WatchSpec, split_globs};
 use sandshell_types::{
-    ChangesReply, ChangesRequest, FileEvent, RescanEvent, WatchEndEvent, WatchReadyEvent,
+    ChangesReply, ChangesRequest, FileEvent, RescanEvent, SessionId, WatchEndEvent, WatchReadyEvent,
 };
 use serde::Deserialize;
 use utoipa_axum::router::UtoipaMethodRouter;
@@ -36,7 +35,9 @@ pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
 #[into_params(parameter_in = Query)]
 pub(crate) struct WatchQuery {
     /// What to watch: a directory or a file.
-    path: String,
+    path: Option<String>,
+    /// Instead of `path`, for names that are not UTF-8.
+    path_base64: Option<String>,
     /// Also everything below. True by default.
     recursive: Option<bool>,
     /// Only files that match one of these globs, separated by commas.
@@ -47,8 +48,9 @@ pub(crate) struct WatchQuery {
     /// `Last-Event-ID` wins.
     from: Option<u64>,
     /// Relative paths start at this session's directory.
-    session: Option<String>,
-    /// Whose rights to watch with.
+    #[param(value_type = Option<String>)]
+    session: Option<SessionId>,
+    /// Whose rights are used: a user name or uid; the sandbox's user by default.
     user: Option<String>,
 }
 
@@ -91,6 +93,7 @@ pub(crate) async fn watch(
     let globs = |text: Option<String>| text.map(|text| split_globs(&text)).unwrap_or_default();
     let asked = ChangesRequest {
         path: query.path,
+        path_base64: query.path_base64,
         recursive: query.recursive,
         include: globs(query.include),
         exclude: globs(query.exclude),
@@ -128,12 +131,15 @@ pub(crate) async fn changes(
 }
 
 async fn open(agent: &Agent, asked: ChangesRequest) -> Result<Watch, ApiError> {
-    if asked.path.is_empty() {
-        return Err(FileError::invalid("/path", "a path is not empty").into());
+    let path = Named {
+        field: "path",
+        text: asked.path.as_deref(),
+        base64: asked.path_base64.as_deref(),
+        session: asked.session.as_ref(),
     }
-    let session = asked.session.as_deref();
+    .path(&agent.executor)?;
     let spec = WatchSpec {
-        path: agent.executor.absolute(Path::new(&asked.path), session)?,
+        path,
         recursive: asked.recursive.unwrap_or(true),
         include: asked.include,
         exclude: asked.exclude,

@@ -8,6 +8,9 @@
 //! ```
 //!
 //! Until the last step nothing of the target has changed; a failure before it leaves nothing behind.
+//!
+//! Unlike `crate::place`, which gives one new thing its name, this takes trees apart: they are joined
+//! with what is there, or exchanged with it where even a mount point cannot be renamed.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -26,7 +29,9 @@ use sandshell_types::ArchiveCounts;
 use super::Progress;
 use super::staging::{PREFIX, Staging};
 use super::unpack::{Unpacked, unpack};
-use crate::walk::{MAX_LEVELS, names_in, open_dir_at};
+use crate::dirs::open_dir;
+use crate::tree::names_in;
+use crate::walk::MAX_LEVELS;
 use crate::{FileError, Stop};
 
 /// Unpacks an archive into a directory, which is made if need be; what else is in it stays.
@@ -170,7 +175,7 @@ fn move_to_missing(
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(at()(errno)),
         }
-        parent = Some(open_dir_at(above.as_fd(), name).map_err(at())?);
+        parent = Some(open_dir(above.as_fd(), name).map_err(at())?);
     }
     let parent = parent.as_ref().unwrap_or(staging.parent());
     renameat_with(
@@ -201,7 +206,7 @@ fn swappable(root: &Root, target: &Path, dir: &OwnedFd) -> Option<(OwnedFd, OsSt
 
 fn sub_directory(staging: &Staging<'_>, name: &str) -> Result<OwnedFd, Errno> {
     mkdirat(staging.dir(), name, Mode::RWXU)?;
-    open_dir_at(staging.dir().as_fd(), OsStr::new(name))
+    open_dir(staging.dir().as_fd(), OsStr::new(name))
 }
 
 /// Moves what is in a directory to `old`, and what is in `new` into it; undoes it when that fails.
@@ -294,7 +299,7 @@ impl Merge<'_> {
         if self.path.components().count() > MAX_LEVELS {
             return Err(self.failed(name, Errno::NAMETOOLONG));
         }
-        let open = |dir: BorrowedFd<'_>| open_dir_at(dir, name);
+        let open = |dir: BorrowedFd<'_>| open_dir(dir, name);
         let inner_from = open(from.as_fd()).map_err(|errno| self.failed(name, errno))?;
         let inner_to = open(to).map_err(|errno| self.failed(name, errno))?;
         self.path.push(name);

@@ -9,7 +9,9 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat
 use rustix::io::Errno;
 use sandshell_exec::inside::Root;
 
-use crate::walk::{MAX_LEVELS, names_in, open_dir_at};
+use crate::dirs::open_dir;
+use crate::tree::names_in;
+use crate::walk::MAX_LEVELS;
 
 /// Begins the names of our directories. They are removed in every case but a crash of the agent.
 pub(super) const PREFIX: &str = ".sandshell-staging-";
@@ -41,7 +43,7 @@ impl<'a> Staging<'a> {
                 Err(Errno::EXIST) => continue,
                 made => made?,
             }
-            let dir = open_dir_at(parent.as_fd(), &name)?;
+            let dir = open_dir(parent.as_fd(), &name)?;
             return Ok(Self {
                 root,
                 parent,
@@ -82,7 +84,8 @@ impl Drop for Staging<'_> {
     }
 }
 
-/// Removes a tree without following links. Directories that forbid it are made to allow it.
+/// Removes a tree without following links. Directories that forbid it are made to allow it, which a
+/// removal that a user asked for (`change.rs`) never does: here it is what an archive made.
 pub(super) fn remove_tree(
     root: &Root,
     parent: BorrowedFd<'_>,
@@ -104,10 +107,10 @@ pub(super) fn remove_tree(
     if level > 2 * MAX_LEVELS {
         return Err(Errno::NAMETOOLONG);
     }
-    let dir = match open_dir_at(parent, name) {
+    let dir = match open_dir(parent, name) {
         Err(Errno::ACCESS) => {
             allow(root, parent, name)?;
-            open_dir_at(parent, name)?
+            open_dir(parent, name)?
         }
         dir => dir?,
     };

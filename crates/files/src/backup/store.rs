@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::{BackupError, MAX_BACKUPS, Task};
+use crate::entry::shown_path;
 
 const ARCHIVE: &str = "archive.tar.zst";
 const MANIFEST: &str = "manifest.json";
@@ -25,6 +26,8 @@ const VERSION: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Spec {
     pub(super) path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
     pub(super) exclude: Vec<String>,
     pub(super) gitignore: bool,
     pub(super) skip_unreadable: bool,
@@ -32,24 +35,23 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    pub(super) fn of(request: &BackupRequest, path: &Path) -> Result<Self, BackupError> {
-        let path = path.to_str().ok_or_else(|| BackupError::Invalid {
-            pointer: "/path".to_owned(),
-            detail: "the path is not UTF-8".to_owned(),
-        })?;
-        Ok(Self {
-            path: path.to_owned(),
+    pub(super) fn of(request: &BackupRequest, path: &Path) -> Self {
+        let (path, path_base64) = shown_path(path);
+        Self {
+            path,
+            path_base64,
             exclude: request.exclude.clone(),
             gitignore: request.gitignore,
             skip_unreadable: request.skip_unreadable,
             ttl_ms: request.ttl_ms,
-        })
+        }
     }
 
     /// The first field that differs.
     fn difference(&self, other: &Self) -> Option<&'static str> {
         [
             (self.path != other.path, "path"),
+            (self.path_base64 != other.path_base64, "path_base64"),
             (self.exclude != other.exclude, "exclude"),
             (self.gitignore != other.gitignore, "gitignore"),
             (
@@ -93,6 +95,7 @@ impl Entry {
             id: id.parse().unwrap_or_else(|_| BackupId::generate()),
             state: BackupState::Creating,
             path: self.spec.path.clone(),
+            path_base64: self.spec.path_base64.clone(),
             contents: ArchiveCounts {
                 files: progress.files,
                 bytes: progress.bytes,
@@ -275,6 +278,7 @@ impl Store {
     ) -> Result<BackupRecord, BackupError> {
         let spec = self.get(id.as_str())?.spec;
         record.path.clone_from(&spec.path);
+        record.path_base64.clone_from(&spec.path_base64);
         let manifest = Manifest {
             version: VERSION,
             spec,

@@ -4,7 +4,8 @@ use sandshell_exec::Executor;
 use sandshell_types::{Encoded, Encoding, Env, GitDiffFile, GitDiffReply, GitDiffRequest};
 
 use super::command::{MAX_OUTPUT, With};
-use super::{GitError, MAX_ENTRIES, Place, check_optional, check_paths, path_text};
+use super::{GitError, MAX_ENTRIES, Place, check_optional, check_paths};
+use crate::entry::shown;
 
 /// Most bytes of a patch when none is said.
 const DEFAULT_MAX: u64 = 1 << 20;
@@ -85,8 +86,8 @@ fn files(output: &[u8]) -> Vec<GitDiffFile> {
             (None, path)
         };
         let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse().ok();
-        let (path, path_base64) = path_text(path);
-        let (original_path, original_path_base64) = match original.map(path_text) {
+        let (path, path_base64) = shown(path);
+        let (original_path, original_path_base64) = match original.map(shown) {
             Some((path, exact)) => (Some(path), exact),
             None => (None, None),
         };

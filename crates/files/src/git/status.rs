@@ -6,7 +6,8 @@ use sandshell_types::{
 };
 
 use super::command::With;
-use super::{GitError, MAX_ENTRIES, Place, path_text};
+use super::{GitError, MAX_ENTRIES, Place};
+use crate::entry::shown;
 
 /// What has changed, and where the branch stands.
 pub async fn status(
@@ -110,8 +111,8 @@ fn entry(record: &[u8], original: Option<&[u8]>) -> Option<GitStatusEntry> {
         (None, Some([index, worktree])) => (file_state(*index)?, file_state(*worktree)?),
         _ => return None,
     };
-    let (path, path_base64) = path_text(path);
-    let (original_path, original_path_base64) = match original.map(path_text) {
+    let (path, path_base64) = shown(path);
+    let (original_path, original_path_base64) = match original.map(shown) {
         Some((path, exact)) => (Some(path), exact),
         None => (None, None),
     };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rustix::fs::{CWD, OFlags, mkdirat};
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
 use super::*;
 
@@ -60,7 +60,7 @@ fn comes_back_from_any_depth_with_few_descriptors() {
     for _ in 0..400 {
         mkdirat(at.deepest(), "d", Mode::RWXU).unwrap();
         mkdirat(at.deepest(), "e", Mode::RWXU).unwrap();
-        let below = openat(at.deepest(), "d", OPEN_DIR, Mode::empty()).unwrap();
+        let below = open_dir(at.deepest(), "d").unwrap();
         at.enter(below).unwrap();
         assert!(at.open() <= 32, "{} are open", at.open());
     }

@@ -29,7 +29,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,14 +38,14 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader};
 use rustix::io::Errno;
 use sandshell_exec::inside::Root;
 use sandshell_types::{
-    Encoded, Encoding, FileChange, FileEvent, RescanReason, Timestamp, WatchEndEvent,
-    WatchEndReason,
+    FileChange, FileEvent, RescanReason, Timestamp, WatchEndEvent, WatchEndReason,
 };
 
 use super::filter::Filter;
 use super::ring::Told;
 use super::tree::{DirId, ROOT, Tree};
 use crate::FileError;
+use crate::entry::shown_path;
 use lookup::Disk;
 
 /// Most names known in all watches together. Each costs about 100 bytes.
@@ -377,7 +377,7 @@ impl Follower {
         } else if dir == ROOT {
             path.clone_from(&self.path);
         }
-        show(&path)
+        shown_path(&path)
     }
 
     /// Keeps the count of names in all watches.
@@ -405,15 +405,6 @@ impl Drop for Follower {
     fn drop(&mut self) {
         self.budget.fetch_sub(self.counted, Ordering::AcqRel);
     }
-}
-
-/// A path as text, and exactly where that is not enough.
-pub(super) fn show(path: &Path) -> (String, Option<String>) {
-    let bytes = path.as_os_str().as_bytes();
-    let base64 = std::str::from_utf8(bytes)
-        .is_err()
-        .then(|| Encoded::new(bytes.to_vec(), Encoding::Base64).data);
-    (String::from_utf8_lossy(bytes).into_owned(), base64)
 }
 
 fn instance() -> Result<OwnedFd, Stop> {

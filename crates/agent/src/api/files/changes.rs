@@ -4,13 +4,13 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use sandshell_files::{ChmodSpec, CopySpec, MkdirSpec, MoveSpec, RemoveSpec};
+use sandshell_files::{ChmodSpec, CopySpec, MkdirSpec, MoveSpec, Named, RemoveSpec};
 use sandshell_types::{
     ChmodReply, ChmodRequest, CopyReply, CopyRequest, FileEntry, MkdirRequest, MoveRequest,
     RemoveReply, RemoveRequest,
 };
 
-use super::{Named, run};
+use super::run;
 use crate::api::document::FileChangeProblems;
 use crate::api::{AgentState, created};
 use crate::extract::Json;
@@ -25,7 +25,7 @@ macro_rules! path_of {
             base64: $request.$base64.as_deref(),
             session: $request.session.as_ref(),
         }
-        .path($agent)
+        .path(&$agent.executor)
     };
 }
 

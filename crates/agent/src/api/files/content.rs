@@ -8,12 +8,12 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt as _, stream};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_body::Body as _;
-use sandshell_files::{Content, Facts, Wanted, WriteSpec, Written};
+use sandshell_files::{Content, Facts, Named, Wanted, WriteSpec, Written};
 use sandshell_types::{ErrorCode, FileEntry, FileMode, SessionId, Timestamp};
 use serde::Deserialize;
 
 use super::conditions::{self, Conditions, Verdict, http_date};
-use super::{Named, run};
+use super::run;
 use crate::Agent;
 use crate::api::AgentState;
 use crate::api::document::{FileContentProblems, FileWriteProblems};
@@ -79,7 +79,7 @@ pub(crate) async fn read(
         base64: query.path_base64.as_deref(),
         session: query.session.as_ref(),
     }
-    .path(&agent)?;
+    .path(&agent.executor)?;
     let who = agent.executor.who(query.user.as_deref())?;
     let conditions = Conditions::of(&headers);
     let decide = move |facts: &Facts| decide(&conditions, facts, &method);
@@ -285,7 +285,7 @@ async fn write_body(
         base64: query.path_base64.as_deref(),
         session: query.session.as_ref(),
     }
-    .path(agent)?;
+    .path(&agent.executor)?;
     let who = agent.executor.who(query.user.as_deref())?;
     let conditions = Conditions::of(headers);
     let conditional = conditions.any_for_writing();

@@ -4,11 +4,11 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, header};
-use sandshell_files::{ListSpec, Listing, StatSpec};
+use sandshell_files::{ListSpec, Listing, Named, StatSpec};
 use sandshell_types::{ErrorCode, FileEntry, List, SessionId};
 use serde::Deserialize;
 
-use super::{Named, run};
+use super::run;
 use crate::api::AgentState;
 use crate::api::document::FileReadProblems;
 use crate::extract::Query;
@@ -78,7 +78,7 @@ pub(crate) async fn list(
         base64: query.path_base64.as_deref(),
         session: query.session.as_ref(),
     }
-    .path(&agent)?;
+    .path(&agent.executor)?;
     let who = agent.executor.who(query.user.as_deref())?;
     let spec = ListSpec {
         path,
@@ -161,7 +161,7 @@ pub(crate) async fn stat(
         base64: query.path_base64.as_deref(),
         session: query.session.as_ref(),
     }
-    .path(&agent)?;
+    .path(&agent.executor)?;
     let who = agent.executor.who(query.user.as_deref())?;
     let spec = StatSpec {
         path,
