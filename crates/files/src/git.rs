@@ -169,6 +169,21 @@ fn check_name(pointer: &str, name: &str) -> Result<(), GitError> {
     Ok(())
 }
 
+/// Refuses a branch to fetch or push that git would take for more than a name: a pair, a pattern, or
+/// the wish to force.
+fn check_branch(name: Option<&str>) -> Result<(), GitError> {
+    check_optional("/branch", name)?;
+    if name
+        .is_some_and(|name| name.starts_with('+') || name.contains([':', '*', '?', '[', '^', '~']))
+    {
+        return Err(GitError::invalid(
+            "/branch",
+            "a branch is one name, without any of + : * ? [ ^ ~",
+        ));
+    }
+    Ok(())
+}
+
 fn check_optional(pointer: &str, name: Option<&str>) -> Result<(), GitError> {
     name.map_or(Ok(()), |name| check_name(pointer, name))
 }

@@ -80,14 +80,14 @@ pub struct Watches(Arc<Table>);
 #[derive(Debug)]
 struct Table {
     executor: Executor,
-    watches: Mutex<HashMap<WatchSpec, Arc<OnceCell<Watch>>>>,
+    watches: Mutex<HashMap<WatchSpec, Arc<OnceCell<Arc<Shared>>>>>,
     /// Names known in all watches.
     entries: Arc<AtomicUsize>,
 }
 
-/// A watch; cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Watch(Arc<Shared>);
+/// A watch in use.
+#[derive(Debug)]
+pub struct Watch(Using);
 
 #[derive(Debug)]
 struct Shared {
@@ -137,8 +137,9 @@ impl Watches {
             let cell = self.0.cell(&spec)?;
             match cell.get_or_try_init(|| self.make(&spec, &who)).await {
                 // It has just ended: another one takes its place.
-                Ok(watch) if watch.0.ring().is_closed() => self.0.forget(&spec),
-                Ok(watch) => return Ok(watch.clone()),
+                Ok(shared) if shared.ring().is_closed() => self.0.forget(&spec),
+                // In use from here on, so that no other call takes its place.
+                Ok(shared) => return Ok(Watch(Using::new(shared.clone()))),
                 Err(error) => {
                     self.0.leave_if_empty(&spec, &cell);
                     return Err(error);
@@ -147,7 +148,7 @@ impl Watches {
         }
     }
 
-    async fn make(&self, spec: &WatchSpec, who: &Who) -> Result<Watch, FileError> {
+    async fn make(&self, spec: &WatchSpec, who: &Who) -> Result<Arc<Shared>, FileError> {
         let inside = self.0.executor.inside().clone();
         let wanted = Wanted {
             path: spec.path.clone(),
@@ -176,7 +177,7 @@ impl Watches {
             asked,
         };
         let (table, spec) = (Arc::downgrade(&self.0), spec.clone());
-        let watch = Watch(shared.clone());
+        let watch = shared.clone();
         tokio::spawn(async move {
             owner.run(follower).await;
             shared.ring().close();
@@ -190,11 +191,11 @@ impl Watches {
 }
 
 impl Table {
-    fn lock(&self) -> MutexGuard<'_, HashMap<WatchSpec, Arc<OnceCell<Watch>>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<WatchSpec, Arc<OnceCell<Arc<Shared>>>>> {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn cell(&self, spec: &WatchSpec) -> Result<Arc<OnceCell<Watch>>, FileError> {
+    fn cell(&self, spec: &WatchSpec) -> Result<Arc<OnceCell<Arc<Shared>>>, FileError> {
         let mut watches = self.lock();
         if let Some(cell) = watches.get(spec) {
             return Ok(cell.clone());
@@ -202,7 +203,7 @@ impl Table {
         if watches.len() >= MOST_WATCHES {
             let unused = watches
                 .iter()
-                .filter_map(|(spec, cell)| Some((cell.get()?.0.unused_since()?, spec)))
+                .filter_map(|(spec, cell)| Some((cell.get()?.unused_since()?, spec)))
                 .min_by_key(|(since, _)| *since)
                 .map(|(_, spec)| spec.clone());
             let Some(unused) = unused else {
@@ -212,7 +213,7 @@ impl Table {
                 });
             };
             if let Some(watch) = watches.remove(&unused).and_then(|cell| cell.get().cloned()) {
-                watch.0.retire();
+                watch.retire();
             }
         }
         let cell = Arc::new(OnceCell::new());
@@ -221,7 +222,7 @@ impl Table {
     }
 
     /// A watch that could not be made leaves no trace, unless another call is trying it right now.
-    fn leave_if_empty(&self, spec: &WatchSpec, cell: &Arc<OnceCell<Watch>>) {
+    fn leave_if_empty(&self, spec: &WatchSpec, cell: &Arc<OnceCell<Arc<Shared>>>) {
         let mut watches = self.lock();
         let same = watches
             .get(spec)
@@ -234,8 +235,8 @@ impl Table {
     /// Takes an ended watch out.
     fn forget(&self, spec: &WatchSpec) {
         let mut watches = self.lock();
-        let ended = |cell: &Arc<OnceCell<Watch>>| {
-            cell.get().is_some_and(|watch| watch.0.ring().is_closed())
+        let ended = |cell: &Arc<OnceCell<Arc<Shared>>>| {
+            cell.get().is_some_and(|watch| watch.ring().is_closed())
         };
         if watches.get(spec).is_some_and(ended) {
             watches.remove(spec);
@@ -246,18 +247,18 @@ impl Table {
 impl Watch {
     /// Reads on after a version, or from now on.
     pub fn reader(&self, from: Option<u64>) -> (WatchReadyEvent, WatchReader) {
-        let using = Using::new(self.0.clone());
-        let version = self.0.ring().version();
-        let (path, path_base64) = shown_path(&self.0.path);
+        let using = Using::new(self.0.0.clone());
+        let version = self.0.0.ring().version();
+        let (path, path_base64) = shown_path(&self.0.0.path);
         let ready = WatchReadyEvent {
             version: from.unwrap_or(version),
             path,
             path_base64,
-            directories: self.0.directories.load(Ordering::Relaxed),
-            entries: self.0.entries.load(Ordering::Relaxed),
+            directories: self.0.0.directories.load(Ordering::Relaxed),
+            entries: self.0.0.entries.load(Ordering::Relaxed),
         };
         let reader = WatchReader {
-            grown: self.0.grown.subscribe(),
+            grown: self.0.0.grown.subscribe(),
             using,
             version: from.unwrap_or(version),
             over: false,
@@ -267,9 +268,9 @@ impl Watch {
 
     /// Whether anything changed since a version. What ended before the call is in the answer.
     pub async fn changes(&self, since: Option<u64>) -> ChangesReply {
-        let using = Using::new(self.0.clone());
+        let using = Using::new(self.0.0.clone());
         let (answer, caught_up) = oneshot::channel();
-        if self.0.questions.send(answer).await.is_ok() {
+        if self.0.0.questions.send(answer).await.is_ok() {
             // An error means that the watch has just ended, which is in the ring.
             let _ = caught_up.await;
         }

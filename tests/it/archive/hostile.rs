@@ -187,6 +187,10 @@ async fn nothing_leaves_the_directory() {
             vec![pax(&record("size=99999999999999")), file("x")],
         ),
         (
+            "pax size at the end of the numbers",
+            vec![pax(&record("size=18446744073709551615")), file("x")],
+        ),
+        (
             "pax sparse",
             vec![pax(&record("GNU.sparse.major=1")), file("x")],
         ),

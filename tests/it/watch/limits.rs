@@ -230,3 +230,32 @@ async fn unused_watches_make_room_and_used_ones_do_not() {
     let (events, _) = told(&client, &request(&dirs[5]), stream, *version).await;
     assert_eq!(lines(&dirs[5], &events), ["created file"]);
 }
+
+/// One that has just been made belongs to its caller, however many are made at the same time.
+#[tokio::test]
+async fn watches_made_at_once_do_not_take_each_others_place() {
+    let agent = Agent::start();
+    let client = agent.client();
+    let root = tree(&agent);
+    let dirs: Vec<PathBuf> = (0..60).map(|n| root.join(n.to_string())).collect();
+    let requests: Vec<_> = dirs.iter().map(|dir| request(dir)).collect();
+    for dir in &dirs {
+        fs::create_dir(dir).unwrap();
+    }
+    let opening = requests.iter().map(|request| client.watch_files(request));
+    let opened = in_time(futures_util::future::join_all(opening)).await;
+    let mut streams = Vec::new();
+    for (stream, dir) in opened.into_iter().zip(&dirs) {
+        match stream {
+            Ok(stream) => streams.push((stream, dir)),
+            Err(refused) => assert_eq!(refused.status(), Some(429), "{refused:?}"),
+        }
+    }
+    assert_eq!(streams.len(), 32);
+    for (stream, dir) in &mut streams {
+        assert!(matches!(event(stream).await.1, WatchStreamEvent::Ready(_)));
+        fs::write(dir.join("file"), "").unwrap();
+        let (_, told) = event(stream).await;
+        assert!(matches!(told, WatchStreamEvent::Change(_)), "{told:?}");
+    }
+}

@@ -115,6 +115,10 @@ pub(super) fn to_inside(
 /// Makes the head of an answer one for the client outside.
 pub(super) fn to_outside(headers: &mut HeaderMap, target: Target, upgraded: bool) {
     let protocol = headers.get(header::UPGRADE).filter(|_| upgraded).cloned();
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        // Chunks win over a length (RFC 9112), and the body was read by them.
+        headers.remove(header::CONTENT_LENGTH);
+    }
     strip_connection(headers);
     if let Some(protocol) = protocol {
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));

@@ -120,3 +120,13 @@ fn redirects_stay_below_the_prefix() {
     assert_eq!(moved("https://example.org/"), None);
     assert_eq!(moved("/v1/ports/8000/proxy/x"), None);
 }
+
+#[test]
+fn a_length_beside_chunks_is_not_told() {
+    let mut both = headers(&[("content-length", "3"), ("transfer-encoding", "chunked")]);
+    to_outside(&mut both, TARGET, false);
+    assert!(both.is_empty(), "{both:?}");
+    let mut length = headers(&[("content-length", "3")]);
+    to_outside(&mut length, TARGET, false);
+    assert_eq!(length["content-length"], "3");
+}

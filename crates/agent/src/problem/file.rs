@@ -71,6 +71,10 @@ fn code(errno: Errno) -> Option<(ErrorCode, &'static str)> {
             Code::NotARegularFile,
             "it is a FIFO, a device or a socket, not a regular file",
         ),
+        Errno::AGAIN => (
+            Code::NotARegularFile,
+            "it has nothing to read now, so it is not a regular file",
+        ),
         Errno::LOOP => (Code::TooManyLinks, "too many symbolic links on the way"),
         Errno::NAMETOOLONG => (Code::NameTooLong, "the name is too long"),
         Errno::NOSPC | Errno::DQUOT => (Code::NoSpace, "no space is left"),

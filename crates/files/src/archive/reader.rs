@@ -168,11 +168,11 @@ impl<R: Read> Reader<R> {
             }
         };
         let size = extensions.size.unwrap_or(size);
-        self.left = size;
-        self.padding = size.next_multiple_of(BLOCK as u64).saturating_sub(size);
         if size > super::MAX_BYTES {
             return Err(invalid(format!("{shown:?} says it has {size} bytes")));
         }
+        self.left = size;
+        self.padding = size.next_multiple_of(BLOCK as u64) - size;
         let path = plain(&name)?;
         if path.as_os_str().is_empty() && kind != Kind::Directory {
             return Err(invalid(format!("an entry has the name {shown:?}")));

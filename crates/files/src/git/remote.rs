@@ -13,12 +13,12 @@ use sandshell_types::{
 
 use super::command::With;
 use super::credentials::Credentials;
-use super::{GitError, Place, check_optional};
+use super::{GitError, Place, check_branch, check_optional};
 
 /// Fetches, and brings both sides together. A conflict is left in the working tree, as git does.
 pub async fn pull(executor: &Executor, request: GitPullRequest) -> Result<GitPullReply, GitError> {
     check_optional("/remote", request.remote.as_deref())?;
-    check_optional("/branch", request.branch.as_deref())?;
+    check_branch(request.branch.as_deref())?;
     let deadline = Deadline::new(request.timeout_ms);
     let path = request.path.as_deref();
     let place = Place::of(executor, path, request.session, request.user)?;
@@ -69,7 +69,7 @@ pub async fn pull(executor: &Executor, request: GitPullRequest) -> Result<GitPul
 /// Pushes a branch.
 pub async fn push(executor: &Executor, request: GitPushRequest) -> Result<GitPushReply, GitError> {
     check_optional("/remote", request.remote.as_deref())?;
-    check_optional("/branch", request.branch.as_deref())?;
+    check_branch(request.branch.as_deref())?;
     let deadline = Deadline::new(request.timeout_ms);
     let path = request.path.as_deref();
     let place = Place::of(executor, path, request.session, request.user)?;
