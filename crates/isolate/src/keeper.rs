@@ -7,8 +7,8 @@
 //!
 //! A program of the same user can signal its keeper. Init undoes a stop at once. A keeper that was
 //! killed is lost: what it kept becomes init's child, init kills it, and then reports the end of the
-//! program in the keeper's place. Its start too, because the program can be quicker than its keeper: then the
-//! keeper's own pid stands for the program's, which nobody else knew.
+//! program in the keeper's place. Its start too, because a program can be quicker than its keeper:
+//! then the keeper's own pid stands for the program's, which nobody else knew.
 //!
 //! ```text
 //! serving ── ended with 0, all reported ──► forgotten
