@@ -1,5 +1,6 @@
 //! Promise 3: kill means gone.
 
+mod keepers;
 mod signals;
 
 use std::time::Duration;

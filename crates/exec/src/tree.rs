@@ -3,7 +3,8 @@
 //! With cgroup v2 a tree is a group its program was born in. Without, it is what descends from a
 //! keeper (see `sandshell_isolate`). Both can tell by an event when they are empty.
 //!
-//! "Gone" means reaped by the kernel from the group, or the keeper's end: never a guess.
+//! "Gone" means reaped by the kernel from the group, or the keeper's end: never a guess. What a keeper
+//! kept that was itself killed is ended by init, before it reports the program's end.
 
 use std::collections::HashSet;
 use std::os::fd::{BorrowedFd, OwnedFd};

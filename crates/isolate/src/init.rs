@@ -12,13 +12,13 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{WaitOptions, WaitStatus};
 use sandshell_sys::spawn::{SpawnError, SpawnPlan, Spawned, Stage, spawn};
 use sandshell_sys::{procfs, signal};
 
-use crate::keeper;
+use crate::keeper::{Keepers, Lost};
 use crate::protocol::{Event, Exit, MAX_INLINE, ReceiveError, SpawnRequest};
 
 /// The descriptor of the agent's socket in init.
@@ -70,6 +70,7 @@ pub fn run(socket: &OwnedFd, options: &InitOptions) -> Result<(), InitError> {
         socket,
         options,
         programs: HashMap::new(),
+        keepers: Keepers::default(),
     }
     .serve(&signals);
     end_everything(options);
@@ -97,6 +98,8 @@ struct Init<'a> {
     options: &'a InitOptions,
     /// Requests' numbers by pid, for programs that are ours to report.
     programs: HashMap<i32, u64>,
+    /// Who reports for the others. An agent asks either for groups or for keepers, never for both.
+    keepers: Keepers,
 }
 
 impl Init<'_> {
@@ -107,7 +110,10 @@ impl Init<'_> {
                 PollFd::new(self.socket, PollFlags::IN),
                 PollFd::new(signals, PollFlags::IN),
             ];
-            match poll(&mut waiting, None) {
+            let timeout = self.keepers.next_sweep();
+            let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
+            match poll(&mut waiting, timeout.as_ref()) {
+                Ok(0) => self.sweep(),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return,
             }
@@ -132,7 +138,8 @@ impl Init<'_> {
 
     fn start(&mut self, request: &SpawnRequest, fds: Vec<OwnedFd>) {
         let event = if request.flags.keeper {
-            match keeper::start(self.socket, request, fds, self.options.avoid_clone3) {
+            let avoid_clone3 = self.options.avoid_clone3;
+            match self.keepers.start(self.socket, request, fds, avoid_clone3) {
                 // The keeper reports for itself.
                 Ok(()) => return,
                 Err(errno) => Event::Failed {
@@ -163,10 +170,36 @@ impl Init<'_> {
     }
 
     fn reap(&mut self) {
-        while let Some((pid, exit)) = reap_one(WaitOptions::NOHANG) {
+        while let Some((pid, status)) = changed_child(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            if status.stopped() {
+                self.keepers.stopped(pid);
+                continue;
+            }
+            let exit = exit_of(status);
             if let Some(id) = self.programs.remove(&pid) {
                 send(self.socket, &Event::Exited { id, exit });
+            } else {
+                self.keepers.reaped(pid, exit);
             }
+        }
+        self.sweep();
+    }
+
+    /// Reports for keepers that were killed, once nothing is left of what they kept.
+    fn sweep(&mut self) {
+        let programs = &self.programs;
+        for Lost { id, pid, pidfd } in self.keepers.sweep(|pid| programs.contains_key(&pid)) {
+            // Whatever the keeper itself said before, the agent takes the first of each.
+            let spawned = Event::Spawned {
+                id,
+                pid,
+                pidfd,
+                keeper: None,
+            };
+            send(self.socket, &spawned);
+            // How the program would have ended is not known: init never heard of it.
+            let exit = Exit::Signal(9);
+            send(self.socket, &Event::Exited { id, exit });
         }
     }
 }
@@ -204,9 +237,14 @@ pub(crate) fn spawn_request(
 
 /// Collects one ended child; `None` when there is none (now, with `NOHANG`).
 pub(crate) fn reap_one(options: WaitOptions) -> Option<(i32, Exit)> {
+    changed_child(options).map(|(pid, status)| (pid, exit_of(status)))
+}
+
+/// The next child that ended or, if the options say so, was stopped.
+fn changed_child(options: WaitOptions) -> Option<(i32, WaitStatus)> {
     loop {
         match rustix::process::wait(options) {
-            Ok(Some((pid, status))) => return Some((pid.as_raw_pid(), exit_of(status))),
+            Ok(Some((pid, status))) => return Some((pid.as_raw_pid(), status)),
             Err(Errno::INTR) => {}
             Ok(None) | Err(_) => return None,
         }

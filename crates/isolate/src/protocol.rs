@@ -56,7 +56,8 @@ pub struct SpawnRequest {
     pub flags: SpawnFlags,
 }
 
-/// What init says.
+/// What init says, and keepers. When a keeper is killed, init says `Spawned` and `Exited` for it, perhaps
+/// once more: the first of each counts.
 #[derive(Debug)]
 pub enum Event {
     /// It serves.
