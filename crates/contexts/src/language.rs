@@ -74,8 +74,8 @@ exec(compile(_s, '<driver>', 'exec'), {'__name__': '<driver>', '__builtins__': d
 
 const NODE: &str = "{const fs=require('fs'),b=Buffer.alloc(1<<20);\
 const n=fs.readSync(12,b,0,b.length,0);fs.closeSync(12);\
-require('vm').runInThisContext(b.toString('utf8',0,n),{filename:'<driver>'})\
-(require,(u,o)=>import(u,o))}";
+require('vm').runInNewContext(b.toString('utf8',0,n),{},{filename:'<driver>'})\
+(require,(u,o)=>import(u,o),globalThis)}";
 
 #[cfg(test)]
 mod tests {

@@ -175,7 +175,7 @@ async fn the_end_of_an_interpreter_ends_the_run_at_once() {
     let agent = Agent::start();
     let client = agent.client();
     let python = "import os, subprocess\nos.set_inheritable(14, True)\nsubprocess.Popen(['sleep', '20'], close_fds=False)\nos._exit(5)";
-    let node = "setTimeout(() => process.kill(process.pid, 'SIGKILL'), 10); await new Promise(() => {})";
+    let node = "setTimeout(() => process.kill(process.pid, 'SIGKILL'), 10); await new Promise((ok) => setTimeout(ok, 60000))";
     for (language, code) in [(Language::Python, python), (Language::Javascript, node)] {
         let id = create(&client, &context_of(language)).await.id;
         let request = code_of(code);
@@ -193,24 +193,54 @@ async fn a_result_beyond_any_bound_is_dropped() {
     for (language, cases) in [
         (
             Language::Python,
-            ["'v' * 70_000_000", "display('v' * 70_000_000)", "display('v' * 50_000_000)"],
+            [
+                "'v' * 70_000_000",
+                "display('v' * 70_000_000)",
+                "display('v' * 50_000_000)",
+            ],
         ),
         (
             Language::Javascript,
-            ["'v'.repeat(70_000_000)", "display('v'.repeat(70_000_000))", "'v'.repeat(50_000_000)"],
+            [
+                "'v'.repeat(70_000_000)",
+                "display('v'.repeat(70_000_000))",
+                "display('v'.repeat(50_000_000))",
+            ],
         ),
     ] {
         let id = create(&client, &context_of(language)).await.id;
-        run(&client, &id, if language == Language::Python { "kept = 41" } else { "let kept = 41" }).await;
+        run(
+            &client,
+            &id,
+            if language == Language::Python {
+                "kept = 41"
+            } else {
+                "let kept = 41"
+            },
+        )
+        .await;
         for code in cases {
             let reply = run(&client, &id, code).await;
-            assert_eq!(reply.end.context, ContextOutcome::Kept, "{code}: {:?}", reply.error);
-            assert_eq!((reply.end.status, reply.end.dropped_results), (RunStatus::Ok, 1), "{code}");
+            assert_eq!(
+                reply.end.context,
+                ContextOutcome::Kept,
+                "{code}: {:?}",
+                reply.error
+            );
+            assert_eq!(
+                (reply.end.status, reply.end.dropped_results),
+                (RunStatus::Ok, 1),
+                "{code}"
+            );
             assert!(reply.results.is_empty());
         }
         assert_eq!(main_text(&run(&client, &id, "kept + 1").await), Some("42"));
         // An error of that size is cut instead.
-        let raise = if language == Language::Python { "raise ValueError('v' * 70_000_000)" } else { "throw new Error('v'.repeat(70_000_000))" };
+        let raise = if language == Language::Python {
+            "raise ValueError('v' * 70_000_000)"
+        } else {
+            "throw new Error('v'.repeat(70_000_000))"
+        };
         let reply = run(&client, &id, raise).await;
         assert_eq!(reply.end.context, ContextOutcome::Kept);
         assert!(reply.error.is_some());
