@@ -1,5 +1,6 @@
 //! Code contexts: one scenario for all languages and drivers, then what is particular to each.
 
+mod hostile;
 mod life;
 mod python;
 mod scenario;

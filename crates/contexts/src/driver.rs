@@ -41,6 +41,9 @@ const CONTROL_FD: i32 = 14;
 /// How long an interpreter may take to say hello. A cold disk and a busy machine need seconds.
 const HELLO: Duration = Duration::from_secs(30);
 
+/// How long the last messages of an interpreter that has ended may take.
+const LAST_WORDS: Duration = Duration::from_millis(10);
+
 /// TERM to KILL for an interpreter that is not needed any more.
 const END_GRACE: Duration = Duration::from_millis(100);
 
@@ -51,7 +54,7 @@ pub(crate) struct DriverKernel {
     program: Attached,
     pump: Pump,
     frames: Frames,
-    /// Node's way to be told something while it is busy.
+    /// Single bytes, for what must be heard while code runs.
     interrupts: UnixStream,
     version: String,
     cwd: String,
@@ -273,28 +276,25 @@ impl DriverKernel {
                 message = self.frames.next() => match message {
                     Ok(message) => {
                         self.pump.drain(log).await;
-                        let waits = message.first().is_some_and(|kind| kind == "data")
-                            && message.get(1).is_some_and(|is_main| is_main == "0");
+                        let waits = matches!(
+                            message.as_slice(),
+                            [kind, is_main, ..] if is_main == "0" && (kind == "data" || kind == "dropped")
+                        );
                         if let Some(status) = take_in(run, message) {
                             return Finished::kept(stopped.map_or(status, Finished::status_of));
                         }
-                        if waits && self.go_on().await.is_err() {
+                        // A byte each, into a socket that is as good as empty.
+                        if waits && self.interrupts.write_all(b"g").await.is_err() {
                             return self.lost(run, log, stopped).await;
                         }
                     }
                     // It ends, or has closed what is ours: it cannot be used any more.
                     Err(_) => return self.lost(run, log, stopped).await,
                 },
+                // A child may have the channel too, so its end alone does not tell.
+                _ = self.program.ended() => return self.lost(run, log, stopped).await,
                 stream = self.pump.ready() => self.pump.transfer(stream, log).await,
             }
-        }
-    }
-
-    /// Tells the code that a value it displayed has its place among the output.
-    async fn go_on(&mut self) -> std::io::Result<()> {
-        match self.interpreter {
-            Interpreter::Python => self.frames.send(&["go"]).await,
-            Interpreter::Node => self.interrupts.write_all(b"g").await,
         }
     }
 
@@ -312,6 +312,10 @@ impl DriverKernel {
     async fn lost(&mut self, run: &RunHandle, log: &OutputLog, stopped: Option<Stop>) -> Finished {
         let ended = end_of(&self.program).await;
         self.pump.drain(log).await;
+        // What it said last has arrived already, unless a child holds the channel and is silent.
+        while let Ok(Ok(message)) = tokio::time::timeout(LAST_WORDS, self.frames.next()).await {
+            let _ = take_in(run, message);
+        }
         Finished::lost(run, &ended, stopped)
     }
 
@@ -352,6 +356,10 @@ fn take_in(run: &RunHandle, message: Vec<String>) -> Option<RunStatus> {
                 data.insert(mime.clone(), value_of(&mime, text));
             }
             run.add_result(RunResult { is_main, data });
+            None
+        }
+        Some("dropped") => {
+            run.drop_result();
             None
         }
         Some("error") => {

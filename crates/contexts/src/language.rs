@@ -65,16 +65,17 @@ impl Interpreter {
     }
 }
 
-/// Reads by position: the file's offset is shared by all that were given it.
+/// Reads by position: the file's offset is shared by all that were given it. The driver has a copy of
+/// the builtins, and in Node a realm, of its own: user code changes those it knows.
 const PYTHON: &str = "import os\n\
 _s = os.pread(12, 1 << 20, 0)\n\
 os.close(12)\n\
-exec(compile(_s, '<driver>', 'exec'), {'__name__': '<driver>'})";
+exec(compile(_s, '<driver>', 'exec'), {'__name__': '<driver>', '__builtins__': dict(vars(__builtins__))})";
 
 const NODE: &str = "{const fs=require('fs'),b=Buffer.alloc(1<<20);\
 const n=fs.readSync(12,b,0,b.length,0);fs.closeSync(12);\
-require('vm').runInThisContext(b.toString('utf8',0,n),{filename:'<driver>'})\
-(require,(u,o)=>import(u,o))}";
+require('vm').runInNewContext(b.toString('utf8',0,n),{},{filename:'<driver>'})\
+(require,(u,o)=>import(u,o),globalThis)}";
 
 #[cfg(test)]
 mod tests {

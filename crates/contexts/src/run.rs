@@ -154,6 +154,11 @@ impl RunHandle {
         self.tell();
     }
 
+    /// Counts a value that was too large to come here.
+    pub(crate) fn drop_result(&self) {
+        self.facts().dropped += 1;
+    }
+
     pub(crate) fn add_error(&self, error: RunError) {
         let position = self.position();
         self.facts().items.push((position, Item::Error(error)));

@@ -7,48 +7,66 @@
 // Code is evaluated as the console of a browser does it (V8's REPL mode): top-level const, let and
 // class stay and may be declared again, await works, the value of the last expression comes out.
 // What user code can see of us: a global `display`, and process.exit, which ends the run only.
-(function drive(require, load) {
+//
+// This runs in a realm of its own: the Object, JSON, Map and so on named here are not those that user
+// code can change. What is shared with it (Node's modules, the global object) is taken at the start.
+(function drive(require, load, host) {
   'use strict';
-  const fs = require('fs');
+  const { Buffer, URL, process, setImmediate } = host;
+  const { writeSync } = require('fs');
   const net = require('net');
-  const util = require('util');
   const inspector = require('inspector');
   const { Worker } = require('worker_threads');
+  const { inspect, types } = require('util');
+  const { isNativeError, isUint8Array } = types;
+  const { builtinModules, createRequire } = require('module');
+  const { pathToFileURL } = require('url');
+  const { chdir, cwd, env, reallyExit } = process;
+  const base64Slice = Buffer.prototype.base64Slice;
+  const plain = host.Object.prototype;
+  const encoder = new host.TextEncoder();
+  const decoder = new host.TextDecoder('utf-8', { ignoreBOM: true });
+  const encode = encoder.encode.bind(encoder);
+  const decode = decoder.decode.bind(decoder);
   const CONTROL = 14;
   const INTERRUPTS = 13;
+  const LARGEST = 64 << 20;
+  const LONGEST_ERROR = 1 << 20;
   const session = new inspector.Session();
   session.connect();
+  const post = session.post.bind(session);
 
   // Counts that the thread below shares: interrupts that the main thread saw, and values taken in.
   const seen = new Int32Array(new SharedArrayBuffer(4));
   const gone = new Int32Array(new SharedArrayBuffer(4));
-
-  const asBytes = (text) => (Buffer.isBuffer(text) ? text : Buffer.from(String(text), 'utf8'));
+  const never = new Int32Array(new SharedArrayBuffer(4));
 
   function send(...strings) {
-    const parts = [Buffer.alloc(4)];
-    let size = 0;
-    for (const text of strings) {
-      const data = asBytes(text);
-      const head = Buffer.alloc(4);
-      head.writeUInt32BE(data.length);
-      parts.push(head, data);
-      size += 4 + data.length;
+    const parts = strings.map((text) => encode(String(text)));
+    const size = parts.reduce((sum, part) => sum + 4 + part.length, 0);
+    if (size > LARGEST) return send('dropped', strings[1]);
+    const message = new Uint8Array(4 + size);
+    const numbers = new DataView(message.buffer);
+    numbers.setUint32(0, size);
+    let at = 4;
+    for (const part of parts) {
+      numbers.setUint32(at, part.length);
+      message.set(part, at + 4);
+      at += 4 + part.length;
     }
-    parts[0].writeUInt32BE(size);
-    writeAll(CONTROL, Buffer.concat(parts));
+    writeAll(CONTROL, message);
   }
 
   function writeAll(fd, data) {
     let at = 0;
     while (at < data.length) {
       try {
-        at += fs.writeSync(fd, data, at);
+        at += writeSync(fd, data, at);
       } catch (error) {
-        if (error.code === 'EPIPE') process.reallyExit(0);
+        if (error.code === 'EPIPE') reallyExit(0);
         if (error.code !== 'EAGAIN') throw error;
         // The socket is full: wait a moment without the event loop, which is the user's.
-        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
+        Atomics.wait(never, 0, 0, 1);
       }
     }
   }
@@ -70,7 +88,7 @@
   ];
 
   function asText(mime, value) {
-    if (Buffer.isBuffer(value) || value instanceof Uint8Array) return Buffer.from(value).toString('base64');
+    if (isUint8Array(value)) return base64Slice.call(value);
     if (mime === 'application/json' || mime.endsWith('+json')) return JSON.stringify(value);
     return String(value);
   }
@@ -78,7 +96,7 @@
   function isPlain(value) {
     if (Array.isArray(value)) return true;
     const proto = Object.getPrototypeOf(value);
-    return proto === Object.prototype || proto === null;
+    return proto === plain || proto === null;
   }
 
   function forms(value) {
@@ -106,7 +124,7 @@
     }
     // A string is shown whole; long ones within something else are cut, as Node does.
     const options = typeof value === 'string' ? { maxStringLength: null } : {};
-    if (!found.has('text/plain')) found.set('text/plain', util.inspect(value, options));
+    if (!found.has('text/plain')) found.set('text/plain', inspect(value, options));
     return [...found].flatMap(([mime, part]) => [mime, asText(mime, part)]);
   }
 
@@ -118,24 +136,22 @@
       while (Atomics.load(gone, 0) === before) Atomics.wait(gone, 0, before);
     }
   }
-  Object.defineProperty(globalThis, 'display', { value: display, writable: true, configurable: true });
+  Object.defineProperty(host, 'display', { value: display, writable: true, configurable: true });
 
   // Dynamic import for evaluated code, which has no module around it: the code calls it by this name.
-  const { pathToFileURL } = require('url');
-  Object.defineProperty(globalThis, Symbol.for('sandshell.import'), {
+  Object.defineProperty(host, Symbol.for('sandshell.import'), {
     value: (name, options) => {
       const text = String(name);
       const isPath = text.startsWith('./') || text.startsWith('../') || text.startsWith('/');
-      const url = isPath ? new URL(text, pathToFileURL(process.cwd() + '/')).href : text;
+      const url = isPath ? new URL(text, pathToFileURL(cwd() + '/')).href : text;
       return importHere(url, options);
     },
   });
   const importHere = (url, options) => {
-    const { builtinModules, createRequire } = require('module');
     if (url.includes(':') || builtinModules.includes(url)) return load(url, options);
     try {
       // A package is looked for where the code runs.
-      const found = createRequire(process.cwd() + '/package.json').resolve(url);
+      const found = createRequire(cwd() + '/package.json').resolve(url);
       return load(pathToFileURL(found).href, options);
     } catch {
       return load(url, options);
@@ -149,9 +165,9 @@
       this.code = code;
     }
   }
-  const reallyExit = process.exit;
+  const exitProcess = process.exit;
   process.exit = function exit(code) {
-    if (!current) return reallyExit.call(process, code);
+    if (!current) return exitProcess.call(process, code);
     throw new Exit(code ?? process.exitCode ?? 0);
   };
 
@@ -162,8 +178,8 @@
     if (current !== run) return;
     current = null;
     for (const [name, value] of run.before) {
-      if (value === undefined) delete process.env[name];
-      else process.env[name] = value;
+      if (value === undefined) delete env[name];
+      else env[name] = value;
     }
     send('done', status);
   }
@@ -175,50 +191,52 @@
     return cut < 0 ? lines : lines.slice(0, cut);
   }
 
+  const cut = (text) => (text.length <= LONGEST_ERROR ? text : `${text.slice(0, LONGEST_ERROR)} (cut)`);
+
   function reportError(error, syntaxAt) {
-    if (error instanceof Exit) {
-      send('error', 'ProcessExit', String(error.code), `process.exit(${error.code})`);
-      return;
+    let words;
+    try {
+      words = described(error, syntaxAt).map(String);
+    } catch {
+      // Its own code shows it, and fails.
+      words = ['Error', 'an error that cannot be shown', 'Error: an error that cannot be shown'];
     }
-    if (error instanceof Error || util.types.isNativeError(error)) {
-      let lines;
-      try {
-        lines = cleaned(error.stack ?? error);
-      } catch {
-        lines = [String(error.name)];
-      }
-      if (syntaxAt) lines.splice(1, 0, syntaxAt);
-      if (error.cause !== undefined) lines.push(`[cause]: ${util.inspect(error.cause)}`);
-      send('error', error.name ?? 'Error', error.message ?? '', ...lines);
-    } else {
-      const shown = typeof error === 'string' ? error : util.inspect(error);
-      send('error', 'Uncaught', shown, `Uncaught ${shown}`);
-    }
+    send('error', ...words.map(cut));
   }
 
-  // The value a remote object stands for, through a door that is open for this moment only.
+  function described(error, syntaxAt) {
+    if (error instanceof Exit) return ['ProcessExit', error.code, `process.exit(${error.code})`];
+    if (isNativeError(error) || error instanceof host.Error) {
+      const lines = cleaned(cut(String(error.stack ?? error)));
+      if (syntaxAt) lines.splice(1, 0, syntaxAt);
+      if (error.cause !== undefined) lines.push(`[cause]: ${inspect(error.cause)}`);
+      return [error.name ?? 'Error', error.message ?? '', ...lines];
+    }
+    const shown = typeof error === 'string' ? error : inspect(error);
+    return ['Uncaught', shown, `Uncaught ${shown}`];
+  }
+
+  // Where the inspector puts the value that a remote object stands for. It is known to it by its id.
+  const tray = Object.create(null);
+  let trayId;
+  const door = 'sandshell.door';
+  host[door] = tray;
+  post('Runtime.evaluate', { expression: `globalThis['${door}']` }, (failed, answer) => {
+    trayId = answer.result.objectId;
+  });
+  delete host[door];
+
   function valueOf(remote) {
     if (remote.type === 'undefined') return undefined;
-    let value;
-    const door = Symbol('door');
-    globalThis[door] = (v) => {
-      value = v;
-    };
     const argument = remote.objectId
       ? { objectId: remote.objectId }
       : remote.unserializableValue
         ? { unserializableValue: remote.unserializableValue }
         : { value: remote.value };
-    session.post('Runtime.evaluate', { expression: 'globalThis' }, (failed, global) => {
-      if (failed) return;
-      session.post('Runtime.callFunctionOn', {
-        objectId: global.result.objectId,
-        functionDeclaration:
-          'function(v){for(const s of Object.getOwnPropertySymbols(this))if(s.description==="door")this[s](v)}',
-        arguments: [argument],
-      });
-    });
-    delete globalThis[door];
+    const functionDeclaration = 'function(value) { this.value = value }';
+    post('Runtime.callFunctionOn', { objectId: trayId, functionDeclaration, arguments: [argument] });
+    const { value } = tray;
+    tray.value = undefined;
     return value;
   }
 
@@ -228,9 +246,9 @@
     current = run;
     for (let at = 0; at + 2 < changes.length; at += 3) {
       const [name, isSet, value] = changes.slice(at, at + 3);
-      run.before.push([name, process.env[name]]);
-      if (isSet === '1') process.env[name] = value;
-      else delete process.env[name];
+      run.before.push([name, env[name]]);
+      if (isSet === '1') env[name] = value;
+      else delete env[name];
     }
     const name = `run-${count}.js`;
     const request = {
@@ -239,15 +257,16 @@
       awaitPromise: true,
       objectGroup: 'run',
     };
-    session.post('Runtime.evaluate', request, (failed, answer) => {
+    post('Runtime.evaluate', request, (failed, answer) => {
       if (current !== run) return;
       try {
         if (failed) {
-          interrupted(run);
+          // Terminated; or Node is about to end, and must not seem to go on.
+          setImmediate(interrupted, run);
         } else if (answer.exceptionDetails) {
           const details = answer.exceptionDetails;
           const error = details.exception ? valueOf(details.exception) : new Error(details.text);
-          const syntax = util.types.isNativeError(error) && error.name === 'SyntaxError' && !/\n\s+at run-/.test(error.stack);
+          const syntax = isNativeError(error) && error.name === 'SyntaxError' && !/\n\s+at run-/.test(error.stack);
           // An end that comes too early is found in the line that we added.
           const line = Math.min(details.lineNumber + 1, code.split('\n').length);
           reportError(error, syntax ? `    at ${name}:${line}` : null);
@@ -263,7 +282,7 @@
         reportError(error);
         finish(run, 'error');
       }
-      session.post('Runtime.releaseObjectGroup', { objectGroup: 'run' });
+      post('Runtime.releaseObjectGroup', { objectGroup: 'run' });
     });
   }
 
@@ -280,11 +299,19 @@
       reportError(error);
       finish(run, 'error');
     } else {
-      writeAll(2, asBytes(`Uncaught ${util.inspect(error)}\n`));
+      writeAll(2, encode(`Uncaught ${described(error)[1]}\n`));
     }
   }
-  process.on('uncaughtException', uncaught);
-  process.on('unhandledRejection', uncaught);
+  // An exception in here would leave Node alive and the run without an end.
+  function uncaughtOrEnd(error) {
+    try {
+      uncaught(error);
+    } catch {
+      reallyExit(7);
+    }
+  }
+  process.on('uncaughtException', uncaughtOrEnd);
+  process.on('unhandledRejection', uncaughtOrEnd);
   process.on('SIGINT', () => interrupted(current));
 
   // Interrupts: the thread asks the main thread first; one that does not answer is in a loop, and
@@ -331,29 +358,31 @@
 
   // Messages from the agent.
 
-  let pending = Buffer.alloc(0);
+  let pending = new Uint8Array(0);
   const socket = new net.Socket({ fd: CONTROL, readable: true, writable: false });
   socket.on('data', (data) => {
-    pending = pending.length ? Buffer.concat([pending, data]) : data;
-    while (pending.length >= 4 && pending.length >= 4 + pending.readUInt32BE(0)) {
-      const body = pending.subarray(4, 4 + pending.readUInt32BE(0));
-      pending = pending.subarray(4 + body.length);
+    const joined = new Uint8Array(pending.length + data.length);
+    joined.set(pending);
+    joined.set(data, pending.length);
+    pending = joined;
+    const sizeAt = (at) => new DataView(pending.buffer, pending.byteOffset).getUint32(at);
+    while (pending.length >= 4 && pending.length >= 4 + sizeAt(0)) {
+      const end = 4 + sizeAt(0);
       const strings = [];
-      for (let at = 0; at < body.length; ) {
-        const size = body.readUInt32BE(at);
-        strings.push(body.subarray(at + 4, at + 4 + size).toString('utf8'));
-        at += 4 + size;
+      for (let at = 4; at < end; at += 4 + sizeAt(at)) {
+        strings.push(decode(pending.subarray(at + 4, at + 4 + sizeAt(at))));
       }
+      pending = pending.subarray(end);
       take(strings);
     }
   });
-  socket.on('end', () => process.reallyExit(0));
-  socket.on('error', () => process.reallyExit(0));
+  socket.on('end', () => reallyExit(0));
+  socket.on('error', () => reallyExit(0));
 
   function take([kind, ...rest]) {
     if (kind === 'init') {
       try {
-        process.chdir(rest[0]);
+        chdir(rest[0]);
         send('ready');
       } catch (error) {
         send('refused', error.code ?? error.message);

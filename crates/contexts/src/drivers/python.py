@@ -3,9 +3,16 @@
 # Talks on descriptor 14, a socket: each message is a length (4 bytes, big-endian) and then strings,
 # each again a length and its UTF-8 bytes; the first string is the kind.
 #
-#   in:   init cwd            run code [name set value]...            go (after each data with main 0)
+#   in:   init cwd            run code [name set value]...
 #   out:  hello version       ready | refused reason
-#         data main [mime text]...     error name value line...     done status
+#         data main [mime text]...     dropped main (too large)
+#         error name value line...     done status
+#
+# Descriptor 13 brings a byte for each data or dropped with main 0: it was taken in. Any thread may
+# display, so only one at a time sends. What is sent between runs is taken in with the next.
+#
+# User code can break whatever it can reach. We hold what we need in our own names, with a copy of the
+# builtins, and what we ask of its objects may raise anything.
 #
 # Output is not here: the user's code writes to descriptors 1 and 2 themselves.
 # What user code can see of us: a builtin `display`, `matplotlib.pyplot.show`, the type of
@@ -23,14 +30,25 @@ def drive():
     import sys
     import traceback
     import types
+    from os import _exit, chdir, getpid, read
+    from threading import RLock, get_ident
 
     control = 14
+    taken = 13
     own = "<driver>"
-    pid = os.getpid()
+    largest = 64 << 20
+    longest_error = 1 << 20
+    pid = getpid()
+    main_thread = get_ident()
+    name_of = type.__dict__["__name__"].__get__
     os.set_inheritable(control, False)
-    # For drivers that signals do not reach.
-    os.close(13)
+    os.set_inheritable(taken, False)
     channel = socket.socket(fileno=control)
+
+    # The lock is for threads; `busy` is for what runs in the midst of a send of its own thread, as
+    # signal handlers and finalizers do.
+    lock = RLock()
+    busy = False
 
     # An interrupt must not cut a message in two: one that comes meanwhile is raised after it.
     running = False
@@ -48,26 +66,42 @@ def drive():
 
     def send(*strings, wait=False):
         nonlocal sending, postponed
-        sending = True
+        message = encode(strings)
+        guarded = get_ident() == main_thread and not sending
+        sending = sending or guarded
         try:
-            send_whole(strings)
-            if wait:
-                receive()
+            send_whole(message, wait)
         finally:
-            sending = False
-        if postponed:
+            if guarded:
+                sending = False
+        if guarded and postponed:
             postponed = False
             if running:
                 raise KeyboardInterrupt
 
-    def send_whole(strings):
+    def send_whole(message, wait):
+        nonlocal busy
+        with lock:
+            if busy:
+                raise RuntimeError("a value cannot be displayed while another one is sent")
+            busy = True
+            try:
+                channel.sendall(message)
+                if wait and not read(taken, 1):
+                    _exit(0)
+            finally:
+                busy = False
+
+    def encode(strings):
         parts = []
         for text in strings:
-            data = text if isinstance(text, bytes) else str(text).encode("utf-8", "backslashreplace")
-            parts.append(len(data).to_bytes(4, "big"))
-            parts.append(data)
-        body = b"".join(parts)
-        channel.sendall(len(body).to_bytes(4, "big") + body)
+            # A subclass may have an encode of its own.
+            data = str.encode(text, "utf-8", "backslashreplace")
+            parts += (len(data).to_bytes(4, "big"), data)
+        size = sum(map(len, parts))
+        if size > largest:
+            return encode(("dropped", strings[1]))
+        return b"".join([size.to_bytes(4, "big"), *parts])
 
     def take(count):
         parts = []
@@ -75,7 +109,7 @@ def drive():
             part = channel.recv(min(count, 1 << 20))
             if not part:
                 # The agent is gone, or done with us.
-                os._exit(0)
+                _exit(0)
             parts.append(part)
             count -= len(part)
         return b"".join(parts)
@@ -117,7 +151,9 @@ def drive():
         sys.path.insert(0, "")
 
     def after_fork():
-        # A child shares neither our channel nor the end of a run.
+        # A child shares neither our channel nor the end of a run, nor threads that hold the lock.
+        nonlocal lock, busy
+        lock, busy = RLock(), False
         channel.close()
 
     os.register_at_fork(after_in_child=after_fork)
@@ -179,11 +215,10 @@ def drive():
         return {mime: as_text(mime, part) for mime, part in found.items()}
 
     def emit(is_main, data):
-        sys.stdout.flush()
-        sys.stderr.flush()
+        settle()
         strings = ["data", "1" if is_main else "0"]
         for mime, text in data.items():
-            strings += (mime, text)
+            strings += (str(mime), text)
         # What is written next must not be taken for written before.
         send(*strings, wait=not is_main)
 
@@ -285,23 +320,25 @@ def drive():
             shown.stack = traceback.StackSummary.from_list(frames)
             shown = shown.__cause__ or shown.__context__
 
+    def cut(text):
+        return text if len(text) <= longest_error else text[:longest_error] + " (cut)"
+
     def report(error):
+        name = name_of(type(error))
         try:
             shown = traceback.TracebackException(type(error), error, error.__traceback__, compact=True)
             without_us(shown)
             text = "".join(shown.format())
         except BaseException as worse:
-            text = "%s (its traceback cannot be shown: %s)\n" % (type(error).__name__, type(worse).__name__)
+            text = "%s (its traceback cannot be shown: %s)\n" % (name, name_of(type(worse)))
         try:
-            value = str(error)
+            value = "0" if isinstance(error, SystemExit) and error.code is None else str(error)
+            value = str.__getitem__(value, slice(None))
         except BaseException:
-            value = "<unprintable %s>" % type(error).__name__
-        if isinstance(error, SystemExit):
-            value = "0" if error.code is None else value
-        send("error", type(error).__name__, value, *text.rstrip("\n").split("\n"))
+            value = "<unprintable %s>" % name
+        send("error", cut(name), cut(value), *cut(text).rstrip("\n").split("\n"))
 
-    def with_environment(changes):
-        before = {}
+    def change_environment(changes, before):
         while changes:
             name, is_set, value = changes[:3]
             changes = changes[3:]
@@ -310,31 +347,43 @@ def drive():
                 os.environ[name] = value
             else:
                 os.environ.pop(name, None)
-        return before
+
+    def restore_environment(before):
+        for name, value in before.items():
+            try:
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+            except BaseException:
+                pass
 
     def settle():
-        for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
             try:
-                stream.flush()
-            except Exception:
-                pass
+                getattr(sys, name).flush()
+            except BaseException as error:
+                # Only an interrupt is raised while code runs; the rest is its own affair.
+                if running and isinstance(error, KeyboardInterrupt):
+                    raise
 
     send("hello", "Python " + sys.version.split()[0])
     while True:
         kind, *rest = receive()
         if kind == "init":
             try:
-                os.chdir(rest[0])
+                chdir(rest[0])
                 send("ready")
             except OSError as error:
                 send("refused", error.strerror)
             continue
         count += 1
         status = "ok"
-        before = with_environment(rest[1:])
+        before = {}
         try:
             try:
                 running = True
+                change_environment(rest[1:], before)
                 value = run(rest[0], "<run-%d>" % count)
                 show_figures()
                 if value is not None:
@@ -342,20 +391,16 @@ def drive():
             finally:
                 running = False
         except BaseException as error:
-            if os.getpid() == pid:
+            if getpid() == pid:
                 status = "error"
                 settle()
                 report(error)
                 error = None
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        restore_environment(before)
         settle()
-        if os.getpid() != pid:
+        if getpid() != pid:
             # A fork of the user's code came back here: it is over, as it would be at the end of a script.
-            os._exit(0)
+            _exit(0)
         send("done", status)
 
 
