@@ -176,7 +176,8 @@ async fn trees(report: &mut Report, agent: &Agent, client: &Client, dirs: usize)
         let mut lines = client.list_files_lines(&query, options).await?;
         let mut listed = 0;
         while let Some(bytes) = lines.next().await {
-            listed += bytes?.iter().filter(|byte| **byte == b'\n').count();
+            let lines = bytes?;
+            listed += lines.split(|byte| *byte == b'\n').count() - 1;
         }
         report.add(SECTION, LINES, "ms", milliseconds(start.elapsed()));
         ensure!(listed == count, "{listed} of {count} were listed");
