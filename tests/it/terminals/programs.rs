@@ -216,9 +216,11 @@ async fn htop_has_its_header_columns_and_rows() {
         .until("all of its rows", |screen| {
             let text = &screen.text;
             let header = text.lines().position(|row| row.contains("PID"));
-            header.is_some_and(|at| {
-                tasks(text).is_some_and(|n| processes(text) >= n.min(40 - at - 2))
-            })
+            let keys = text.lines().nth(39);
+            keys.is_some_and(|row| row.contains("F10Quit"))
+                && header.is_some_and(|at| {
+                    tasks(text).is_some_and(|n| processes(text) >= n.min(40 - at - 2))
+                })
         })
         .await;
     let rows: Vec<&str> = screen.text.lines().collect();
