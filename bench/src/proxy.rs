@@ -107,7 +107,7 @@ impl Way {
 
     fn request(&self, path: &str, more: &str) -> String {
         let Self { prefix, fields, .. } = self;
-        format!("GET {prefix}{path} HTTP/1.1\r\nHost: x\r\n{fields}{more}\r\n")
+        format!("GET {prefix}{path} HTTP/1.1\r\nHost: localhost\r\n{fields}{more}\r\n")
     }
 }
 
