@@ -17,6 +17,7 @@ mod ids;
 mod output;
 mod port;
 mod process;
+mod protection;
 mod sandbox;
 mod search;
 mod service;
@@ -60,6 +61,7 @@ pub use process::{
     ProcessRecord, ProcessRequest, ProcessState, RestartMode, RestartPolicy, SignalReply,
     SignalRequest, SignalScope, Survivor, WaitOutcome, WaitReply, WaitRequest,
 };
+pub use protection::{Layer, Protection, ProtectionStatus};
 pub use sandbox::{
     CpuStats, DiskStats, EnvPatch, EnvReply, EventsTruncated, Happening, MemoryStats, NetworkStats,
     PidStats, SandboxEvent, SandboxStats, StatsSource,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::output_of;
 
 /// Each crate of the workspace and the others it may depend on: `types`, `sys` ← `isolate` ← `exec`
-/// ← {`files`, `contexts`} ← `agent` ← `cli`. The client knows only the wire types, so that it builds where `sys` does not.
+/// ← {`files`, `contexts`} ← `agent` ← `hub` ← `cli`. The client knows only the wire types, so that it builds where `sys` does not.
 /// Below the edge (`testkit`, `bench`, `tests`) nothing depends on the edge.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("sandshell-types", &[]),
@@ -20,10 +20,14 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         "sandshell-agent",
         &["types", "sys", "isolate", "exec", "files", "contexts"],
     ),
+    (
+        "sandshell-hub",
+        &["types", "sys", "isolate", "agent", "client"],
+    ),
     ("sandshell-client", &["types"]),
     (
         "sandshell",
-        &["types", "sys", "isolate", "exec", "agent", "client"],
+        &["types", "sys", "isolate", "exec", "agent", "hub", "client"],
     ),
     ("sandshell-testkit", &["types", "client"]),
     (

@@ -39,8 +39,16 @@ async fn ctrl_c_ctrl_z_fg_and_bg_do_what_they_do() {
             .until("an echo of cat", |s| s.text.matches("again").count() == 2)
             .await;
         shell.type_in("\x04").await;
+        // Both ends say so: bash itself misses the stop of a member that it is still starting, also
+        // at a plain terminal.
+        let first = "sh -c 'echo low-$((1+1)) >&2; exec sleep 1000'";
         shell
-            .run(&format!("clear; sleep 1000 | {}", up(2)), "up-3")
+            .type_in(format!("clear; {first} | {}\r", up(2)))
+            .await;
+        shell
+            .until("both ends of the pipeline", |s| {
+                s.text.contains("low-2") && s.text.contains("up-3")
+            })
             .await;
         shell.type_in("\x1a").await;
         shell.until_text("Stopped").await;

@@ -145,9 +145,10 @@ impl OutputLog {
                 let progress = shared.flushed.notified();
                 {
                     let mut state = shared.lock();
+                    // The piece itself counts: the cap leaves room for no more than this.
+                    let unwritten = state.unwritten() + piece.len() as u64;
                     let waits = state.flushing
-                        && (state.unwritten() > config.unwritten_max
-                            || state.order.is_behind(config));
+                        && (unwritten > config.unwritten_max || state.order.is_behind(config));
                     if !waits {
                         let at_ms = Timestamp::now().as_millisecond();
                         state

@@ -24,11 +24,14 @@ pub enum PortEvent {
     Closed(PortRecord),
 }
 
-/// Publishes ports that open and close, for as long as somebody listens to the sandbox's events. What
-/// changed while nobody did is told to the next who does.
+/// Publishes ports that open and close, from when somebody first listens to the sandbox's events and
+/// for as long as anybody does. What changed while nobody did is told to the next who does.
 pub(crate) async fn publish(executor: Executor) {
     let events = executor.events().clone();
     let mut listeners = events.listeners();
+    if listeners.wait_for(|count| *count > 0).await.is_err() {
+        return;
+    }
     let mut watcher = executor.watch_ports().await;
     while listeners.wait_for(|count| *count > 0).await.is_ok() {
         let nobody = listeners.wait_for(|count| *count == 0);

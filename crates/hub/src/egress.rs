@@ -1,0 +1,1 @@
+//! Egress: what a sandbox may reach outside, decided here and nowhere else.

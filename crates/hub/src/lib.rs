@@ -1,0 +1,3 @@
+//! The hub: who has which sandbox, and the way to it.
+
+pub mod egress;
