@@ -43,6 +43,7 @@ mod token;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +53,9 @@ use sandshell_exec::{Config, ExecError, Executor, StartError};
 use sandshell_files::Backups;
 use sandshell_files::watch::Watches;
 use sandshell_isolate::InitHandle;
+use sandshell_isolate::stage::{Outcome, Seat};
 use sandshell_types::Happening;
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -114,6 +117,20 @@ pub struct AgentOptions {
     pub command: Vec<String>,
 }
 
+/// What whoever has a sandbox made says to its agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Where commands start.
+    pub cwd: Option<PathBuf>,
+    /// Who commands run as.
+    pub user: Option<String>,
+    /// Environment of every command.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Most bytes of output kept for each process.
+    pub log_bytes: Option<u64>,
+}
+
 /// An agent that is being served.
 #[derive(Debug, Clone)]
 pub struct Started {
@@ -161,6 +178,9 @@ pub enum AgentError {
         /// Why not.
         source: io::Error,
     },
+    /// The settings are not ours.
+    #[error("cannot read the agent's settings")]
+    Settings(#[source] serde_json::Error),
     /// Signals cannot be received.
     #[error("cannot receive signals")]
     Signals(#[source] io::Error),
@@ -236,7 +256,6 @@ pub async fn serve(
     if !options.listen.is_local() && options.token_file.is_none() {
         return Err(AgentError::Exposed(options.listen));
     }
-    let state_dir = StateDir::open(&options.state_dir)?;
     let (token, generated) = match (&options.token_file, &options.listen) {
         (Some(file), _) => (Some(Token::from_file(file)?), false),
         (None, Listen::Tcp(_)) => (Some(Token::generate()?), true),
@@ -249,8 +268,78 @@ pub async fn serve(
     let listener = Listener::bind(&options.listen)
         .await
         .map_err(listen_failed)?;
-    let address = listener.address().map_err(listen_failed)?;
-    let executor = Executor::start(init, core_config(&options, &state_dir)).await?;
+    let announce = |started: &Started| {
+        announce(started);
+        let Some(path) = &options.ready_file else {
+            return Ok(());
+        };
+        ready::write(path, &started.address.to_string()).map_err(|source| AgentError::ReadyFile {
+            path: path.clone(),
+            source,
+        })
+    };
+    let token = token.map(|token| Opening { token, generated });
+    serve_on(listener, token, &options, init, None, announce).await
+}
+
+/// Serves the agent of a sandbox that a launcher has made.
+pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
+    let Seat {
+        init,
+        socket,
+        state_dir,
+        liveness,
+        report,
+        protections,
+        settings,
+    } = seat;
+    let settings: Settings = serde_json::from_value(settings).map_err(AgentError::Settings)?;
+    let listen = Listen::Unix(PathBuf::new());
+    let listener = Listener::given(socket).map_err(|source| AgentError::Listen {
+        listen: listen.clone(),
+        source,
+    })?;
+    let options = AgentOptions {
+        listen,
+        state_dir,
+        token_file: None,
+        ready_file: None,
+        cwd: settings.cwd,
+        user: settings.user,
+        env: settings.env,
+        log_bytes: settings.log_bytes,
+        cors_origins: Vec::new(),
+        allow_hosts: Vec::new(),
+        max_connections: MAX_CONNECTIONS,
+        command: Vec::new(),
+    };
+    let announce = |_: &Started| {
+        report.tell(&Outcome::Ready(protections));
+        Ok(())
+    };
+    serve_on(listener, None, &options, init, liveness, announce).await
+}
+
+/// A token, and whether it was made for this run.
+struct Opening {
+    token: Token,
+    generated: bool,
+}
+
+async fn serve_on(
+    listener: Listener,
+    opening: Option<Opening>,
+    options: &AgentOptions,
+    init: InitHandle,
+    liveness: Option<OwnedFd>,
+    announce: impl FnOnce(&Started) -> Result<(), AgentError>,
+) -> Result<i32, AgentError> {
+    let state_dir = StateDir::open(&options.state_dir)?;
+    let address = listener.address().map_err(|source| AgentError::Listen {
+        listen: options.listen.clone(),
+        source,
+    })?;
+    let executor = Executor::start(init, core_config(options, &state_dir)).await?;
     let own_port = match &address {
         Listen::Tcp(address) => Some(address.port()),
         Listen::Unix(_) => None,
@@ -275,7 +364,11 @@ pub async fn serve(
         backups: backups.map_err(AgentError::Backups)?,
     });
     let browsers = Browsers::new(&address, options.cors_origins.clone(), &options.allow_hosts);
-    let edge = Edge::new(Arc::clone(&agent), Auth::new(token.clone()), browsers);
+    let edge = Edge::new(
+        Arc::clone(&agent),
+        Auth::new(opening.as_ref().map(|opening| opening.token.clone())),
+        browsers,
+    );
     let server = tokio::spawn(server::serve(
         listener,
         edge.clone(),
@@ -283,20 +376,13 @@ pub async fn serve(
         options.max_connections,
         agent.shutdown.clone(),
     ));
-    let result = run(&options, &agent, &edge, || {
+    let result = run(options, &agent, &edge, liveness, || {
         announce(&Started {
-            address: address.clone(),
-            generated_token: token.filter(|_| generated),
-        });
-        match &options.ready_file {
-            Some(path) => {
-                ready::write(path, &address.to_string()).map_err(|source| AgentError::ReadyFile {
-                    path: path.clone(),
-                    source,
-                })
-            }
-            None => Ok(()),
-        }
+            address,
+            generated_token: opening
+                .filter(|opening| opening.generated)
+                .map(|opening| opening.token),
+        })
     })
     .await;
     executor.events().publish(Happening::Ending {});
@@ -324,9 +410,11 @@ async fn run(
     options: &AgentOptions,
     agent: &Agent,
     edge: &Edge,
+    liveness: Option<OwnedFd>,
     ready: impl FnOnce() -> Result<(), AgentError>,
 ) -> Result<i32, AgentError> {
     let lost = agent.executor.init_lost();
+    let left_alone = supervise::end_of(liveness).map_err(AgentError::Signals)?;
     let ended: std::pin::Pin<Box<dyn Future<Output = i32> + Send>> =
         if let Some(program) = options.command.first() {
             let process = supervise::start(&agent.executor, options.command.clone())
@@ -355,6 +443,7 @@ async fn run(
     };
     tokio::select! {
         code = ended => Ok(code),
+        () = left_alone => Ok(0),
         () = lost => {
             tracing::error!("init is gone, and with it everything it started");
             Ok(OUR_FAILURE)

@@ -17,7 +17,7 @@ use sandshell_types::{
     SessionRequest, SessionState, TerminalId, TerminalRequest, TerminalState, TextEncoding,
 };
 
-use crate::account::Account;
+use crate::account::Accounts;
 use crate::events::Events;
 use crate::host::{self, Host, Program};
 use crate::inside::{Inside, Who};
@@ -68,22 +68,24 @@ struct Core {
 impl Executor {
     /// Starts the core on top of a running init. To be called inside the runtime.
     #[expect(clippy::unused_async, reason = "only the runtime's tasks may start it")]
-    pub async fn start(init: InitHandle, config: Config) -> Result<Self, StartError> {
+    pub async fn start(mut init: InitHandle, config: Config) -> Result<Self, StartError> {
         let failed = |step: &'static str| move |e: String| StartError { step, reason: e };
+        let inside = Inside::of(&mut init)
+            .map_err(|e| e.to_string())
+            .map_err(failed("the sandbox's root"))?;
+        let accounts = Accounts::new(inside.clone());
         let account = match &config.user {
-            Some(user) => Account::find(user)
+            Some(user) => accounts
+                .find(user)
                 .map_err(|e| e.to_string())
                 .map_err(failed("user"))?,
-            None => Account::own(),
+            None => accounts.own(),
         };
-        let shell = host::find_program("bash")
-            .or_else(|| host::find_program("sh"))
+        let shell = host::find_program(&inside, "bash")
+            .or_else(|| host::find_program(&inside, "sh"))
             .ok_or_else(|| "neither bash nor sh was found".to_owned())
             .map_err(failed("shell"))?;
         let has_bash = shell.file_name().is_some_and(|name| name == "bash");
-        let inside = Inside::of(&init)
-            .map_err(|e| e.to_string())
-            .map_err(failed("the sandbox's root"))?;
         let init_pid = procfs::pid_of(&init.pidfd)
             .ok_or_else(|| "it is gone".to_owned())
             .map_err(failed("init"))?;
@@ -97,6 +99,7 @@ impl Executor {
             null: host::open_null()
                 .map_err(|e| e.to_string())
                 .map_err(failed("/dev/null"))?,
+            accounts,
             account,
             shell,
             config,
@@ -104,7 +107,7 @@ impl Executor {
         if let Some(group) = host.nursery.group() {
             oom::watch(group, host.events.clone());
         }
-        let channels = ChannelRoot::new(&host.config.state_dir.join("sessions"))
+        let channels = ChannelRoot::new(init.channels, &host.config.state_dir.join("sessions"))
             .map_err(|e| e.to_string())
             .map_err(failed("session channels"))?;
         let channels = Arc::new(channels);

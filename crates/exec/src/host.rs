@@ -16,7 +16,7 @@ use sandshell_sys::spawn::{Identity, Rlimit};
 use sandshell_types::{Env, Limits, ProcessRequest};
 use tokio::sync::oneshot;
 
-use crate::account::Account;
+use crate::account::{Account, Accounts};
 use crate::events::Events;
 use crate::inside::Inside;
 use crate::ports::Ports;
@@ -40,6 +40,8 @@ pub(crate) struct Host {
     pub(crate) ports: Ports,
     pub(crate) spawner: Spawner,
     pub(crate) nursery: Nursery,
+    pub(crate) accounts: Accounts,
+    /// The default one.
     pub(crate) account: Account,
     /// bash, or sh where there is no bash.
     pub(crate) shell: PathBuf,
@@ -97,7 +99,7 @@ pub(crate) struct Live {
 impl Host {
     /// The account of a request's `user`, or the default one.
     pub(crate) fn account(&self, user: Option<&str>) -> Result<Account, ExecError> {
-        user.map_or_else(|| Ok(self.account.clone()), Account::find)
+        user.map_or_else(|| Ok(self.account.clone()), |user| self.accounts.find(user))
     }
 
     /// What every command of this account has, before the sandbox's own variables.
@@ -135,9 +137,11 @@ impl Host {
     pub(crate) fn shell(&self, wanted: Option<&str>) -> Result<PathBuf, ExecError> {
         match wanted {
             None => Ok(self.shell.clone()),
-            Some(name) => find_program(name).ok_or_else(|| ExecError::ShellNotFound {
-                shell: name.to_owned(),
-            }),
+            Some(name) => {
+                find_program(&self.inside, name).ok_or_else(|| ExecError::ShellNotFound {
+                    shell: name.to_owned(),
+                })
+            }
         }
     }
 
@@ -374,11 +378,9 @@ fn candidates(name: &str, path: &str) -> Vec<CString> {
         .collect()
 }
 
-/// A program of the system by name or path.
-pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
-    let executable = |path: &Path| {
-        rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
-    };
+/// A program of the sandbox by name or path.
+pub(crate) fn find_program(inside: &Inside, name: &str) -> Option<PathBuf> {
+    let executable = |path: &Path| inside.own_root().is_program(path);
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|p| executable(p));
     }

@@ -55,7 +55,6 @@ pub enum InitError {
 pub fn run(socket: &OwnedFd, options: &InitOptions) -> Result<(), InitError> {
     let setup = |step| move |errno| InitError::Setup { step, errno };
     signal::default_all();
-    let signals = signal::block_all_and_watch(WATCHED).map_err(setup("signalfd"))?;
     if options.namespaced {
         mount_own_proc().map_err(setup("mount of /proc"))?;
     } else {
@@ -64,8 +63,20 @@ pub fn run(socket: &OwnedFd, options: &InitOptions) -> Result<(), InitError> {
     }
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(setup("non-dumpable"))?;
+    serve(socket, options, Event::Ready { root: None })
+}
+
+/// Says that it is ready and serves until the agent is gone.
+pub(crate) fn serve(
+    socket: &OwnedFd,
+    options: &InitOptions,
+    ready: Event,
+) -> Result<(), InitError> {
+    let setup = |step| move |errno| InitError::Setup { step, errno };
+    let signals = signal::block_all_and_watch(WATCHED).map_err(setup("signalfd"))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    Event::Ready.send(socket).map_err(setup("ready message"))?;
+    ready.send(socket).map_err(setup("ready message"))?;
+    drop(ready);
     Init {
         socket,
         options,

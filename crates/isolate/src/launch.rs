@@ -51,6 +51,10 @@ pub struct InitHandle {
     pub pidfd: OwnedFd,
     /// What could be had.
     pub surroundings: Surroundings,
+    /// The root of the commands' files, where it is not to be had otherwise.
+    pub root: Option<OwnedFd>,
+    /// A file system of nobody else's for what shells and the agent exchange.
+    pub channels: Option<OwnedFd>,
 }
 
 /// Why there is no init.
@@ -95,6 +99,8 @@ pub fn launch(options: LaunchOptions) -> Result<InitHandle, LaunchError> {
                     socket,
                     pidfd,
                     surroundings,
+                    root: None,
+                    channels: None,
                 });
             }
             Err(error) => pid_namespace = Err(error.to_string()),
@@ -116,6 +122,8 @@ pub fn launch(options: LaunchOptions) -> Result<InitHandle, LaunchError> {
             pid_namespace,
             cgroup,
         },
+        root: None,
+        channels: None,
     })
 }
 
@@ -161,19 +169,23 @@ fn start(options: &InitOptions) -> Result<(OwnedFd, OwnedFd), LaunchError> {
         avoid_clone3: options.avoid_clone3,
     })?;
     drop(theirs);
+    if let Some(Event::Ready { .. }) = wait_for_event(&ours) {
+        Ok((ours, spawned.pidfd))
+    } else {
+        end(&spawned);
+        Err(LaunchError::NotReady)
+    }
+}
+
+/// What init says next; `None` when it is gone or says nothing in time.
+pub(crate) fn wait_for_event(socket: &OwnedFd) -> Option<Event> {
     let timeout = Timespec {
         tv_sec: READY_TIMEOUT.as_secs().cast_signed(),
         tv_nsec: 0,
     };
-    let mut waiting = [PollFd::new(&ours, PollFlags::IN)];
-    match poll(&mut waiting, Some(&timeout)) {
-        Ok(1..) if matches!(Event::receive(&ours), Ok(Some(Event::Ready))) => {
-            Ok((ours, spawned.pidfd))
-        }
-        _ => {
-            end(&spawned);
-            Err(LaunchError::NotReady)
-        }
+    match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout)) {
+        Ok(1..) => Event::receive(socket).ok().flatten(),
+        _ => None,
     }
 }
 

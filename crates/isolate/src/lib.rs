@@ -26,10 +26,15 @@
 //! Invariants: init opens no path a user named, except as the child of a clone; it never blocks on
 //! the agent; it holds no secret.
 
+pub mod host_root;
 pub mod init;
 mod keeper;
 pub mod launch;
+pub mod launcher;
+pub mod plan;
 pub mod protocol;
+mod rootfs;
+pub mod stage;
 
 pub use launch::{InitHandle, LaunchError, LaunchOptions, Surroundings};
 pub use protocol::{Event, SpawnFlags, SpawnRequest};

@@ -6,6 +6,7 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
+use crate::stage::Step;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use sandshell_sys::packet;
@@ -18,6 +19,8 @@ pub const MAX_INLINE: usize = 64 * 1024;
 const SPAWN: u32 = 1;
 const SPAWN_IN_MEMFD: u32 = 2;
 const READY: u32 = 16;
+const NEED_MAP: u32 = 20;
+const UNFIT: u32 = 21;
 const SPAWNED: u32 = 17;
 const FAILED: u32 = 18;
 const EXITED: u32 = 19;
@@ -60,8 +63,15 @@ pub struct SpawnRequest {
 /// once more: the first of each counts.
 #[derive(Debug)]
 pub enum Event {
+    /// It has made its user namespace and waits for the ids in it.
+    NeedMap,
+    /// Its surroundings could not be made; it ends.
+    Unfit(Step),
     /// It serves.
-    Ready,
+    Ready {
+        /// The root of its files, where that is not ours.
+        root: Option<OwnedFd>,
+    },
     /// A program runs.
     Spawned {
         /// The request's number.
@@ -252,8 +262,17 @@ impl Event {
         let mut w = Writer::new();
         let mut fds: Vec<BorrowedFd<'_>> = Vec::new();
         match self {
-            Self::Ready => {
+            Self::NeedMap => {
+                w.u32(NEED_MAP);
+            }
+            Self::Unfit(Step { what, errno }) => {
+                w.u32(UNFIT)
+                    .bytes(what.as_bytes())
+                    .i32(errno.raw_os_error());
+            }
+            Self::Ready { root } => {
                 w.u32(READY);
+                fds.extend(root.as_ref().map(AsFd::as_fd));
             }
             Self::Spawned {
                 id,
@@ -284,13 +303,18 @@ impl Event {
 
     /// Receives an event; `Ok(None)` when init is gone.
     pub fn receive(socket: impl AsFd) -> Result<Option<Self>, ReceiveError> {
-        let mut buffer = [0; 64];
+        let mut buffer = [0; 128];
         let Some((n, mut fds)) = packet::receive(socket, &mut buffer)? else {
             return Ok(None);
         };
         let mut r = Reader::new(buffer.get(..n).ok_or(Malformed)?);
         let event = match r.u32()? {
-            READY => Self::Ready,
+            NEED_MAP => Self::NeedMap,
+            UNFIT => Self::Unfit(Step {
+                what: String::from_utf8_lossy(r.bytes()?).into_owned(),
+                errno: Errno::from_raw_os_error(r.i32()?),
+            }),
+            READY => Self::Ready { root: fds.pop() },
             SPAWNED => {
                 let (id, pid) = (r.u64()?, r.i32()?);
                 let keeper = if fds.len() > 1 { fds.pop() } else { None };

@@ -7,6 +7,8 @@
 
 pub mod cgroup;
 pub mod identity;
+pub mod mounts;
+pub mod namespace;
 pub mod packet;
 pub mod procfs;
 pub mod pty;
