@@ -215,6 +215,7 @@ impl ExecError {
             (Stage::Rlimit, _) => {
                 Self::invalid("/limits", format!("a limit cannot be set: {errno}"))
             }
+            (Stage::Join, _) => Self::system("cannot join a group", errno),
             (Stage::Clone | Stage::Fds, _) => Self::system("cannot start a process", errno),
         }
     }

@@ -11,7 +11,7 @@ use crate::events::Events;
 
 /// Watches the sandbox's group. Without a memory controller there is nothing to watch.
 pub(crate) fn watch(group: &Group, events: Events) {
-    let Ok(counters) = group.open("memory.events") else {
+    let Ok(counters) = group.open_file("memory.events") else {
         tracing::debug!("the sandbox's group does not count memory, so OOM kills are not told");
         return;
     };

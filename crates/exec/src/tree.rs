@@ -103,7 +103,7 @@ impl Nursery {
     /// Removes the parent group; everything in it must be gone.
     pub(crate) fn close(&self) {
         if let Some(group) = &self.group {
-            sandshell_sys::cgroup::bury(group.path());
+            group.bury();
         }
     }
 }

@@ -34,8 +34,8 @@ pub struct InitOptions {
     pub namespaced: bool,
     /// Use `clone` instead of `clone3`.
     pub avoid_clone3: bool,
-    /// Group to remove, with those in it, when the agent is gone.
-    pub cgroup: Option<PathBuf>,
+    /// Groups to remove, with those in them, when the agent is gone.
+    pub cgroups: Vec<PathBuf>,
 }
 
 /// Why init could not serve.
@@ -230,6 +230,7 @@ pub(crate) fn spawn_request(
         rlimits: &request.rlimits,
         namespaces: 0,
         cgroup,
+        join: &[],
         controlling_terminal: request.flags.controlling_terminal,
         avoid_clone3,
     })
@@ -307,7 +308,7 @@ fn end_everything(options: &InitOptions) {
             break;
         }
     }
-    if let Some(group) = &options.cgroup {
+    for group in &options.cgroups {
         sandshell_sys::cgroup::bury(group);
     }
 }

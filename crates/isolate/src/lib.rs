@@ -29,6 +29,7 @@
 pub mod init;
 mod keeper;
 pub mod launch;
+pub mod limits;
 pub mod protocol;
 
 pub use launch::{InitHandle, LaunchError, LaunchOptions, Surroundings};

@@ -36,7 +36,7 @@ pub use context::{
     RunStarted, RunStatus,
 };
 pub use error::{ErrorCode, Problem};
-pub use exec::{Env, ExecRequest, ExecResult, Limits, OnDisconnect, Truncate, Truncated};
+pub use exec::{Cpus, Env, ExecRequest, ExecResult, Limits, OnDisconnect, Truncate, Truncated};
 pub use file::{
     ChmodReply, ChmodRequest, CopyReply, CopyRequest, FileEntry, FileKind, FileMode, MkdirRequest,
     MoveRequest, RemoveReply, RemoveRequest,
