@@ -43,6 +43,17 @@ pub struct Surroundings {
     pub cgroup: Result<Group, String>,
     /// The groups in which what is started can be limited.
     pub controllers: Controllers,
+    /// The warden, where it runs already; elsewhere [`launch_warden`] starts one.
+    pub warden: Option<Warden>,
+}
+
+/// A second init, outside init's PID namespace, for private process trees.
+#[derive(Debug)]
+pub struct Warden {
+    /// The socket to it; non-blocking.
+    pub socket: OwnedFd,
+    /// The warden itself.
+    pub pidfd: OwnedFd,
 }
 
 /// A running init.
@@ -94,6 +105,7 @@ pub fn launch(options: LaunchOptions) -> Result<InitHandle, LaunchError> {
                     pid_namespace: Ok(()),
                     cgroup,
                     controllers,
+                    warden: None,
                 };
                 return Ok(InitHandle {
                     socket,
@@ -120,8 +132,15 @@ pub fn launch(options: LaunchOptions) -> Result<InitHandle, LaunchError> {
             pid_namespace,
             cgroup,
             controllers,
+            warden: None,
         },
     })
+}
+
+/// Starts a warden. Blocks until it is ready.
+pub fn launch_warden() -> Result<Warden, LaunchError> {
+    let (socket, pidfd) = start(&InitOptions::default())?;
+    Ok(Warden { socket, pidfd })
 }
 
 fn start(options: &InitOptions) -> Result<(OwnedFd, OwnedFd), LaunchError> {

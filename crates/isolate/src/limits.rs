@@ -166,6 +166,17 @@ pub struct Controllers {
     pub cpu: Result<Seat, String>,
     /// For `pids`.
     pub pids: Result<Seat, String>,
+    /// The account of memory of whatever gets no group of its own.
+    pub common: Option<Common>,
+}
+
+/// The account of memory that commands without limits of their own share.
+#[derive(Debug, Clone)]
+pub struct Common {
+    /// The group that counts.
+    pub memory: Seat,
+    /// Whether nobody but the sandbox's commands is in it.
+    pub exclusive: bool,
 }
 
 impl Controllers {
@@ -175,6 +186,7 @@ impl Controllers {
             memory: Err(reason.to_owned()),
             cpu: Err(reason.to_owned()),
             pids: Err(reason.to_owned()),
+            common: None,
         }
     }
 
@@ -196,6 +208,11 @@ impl Controllers {
             memory: seat(&parent.memory),
             cpu: seat(&parent.cpu),
             pids: seat(&parent.pids),
+            // Version 1: whoever started us may share our own group with us.
+            common: parent.memory.as_ref().ok().map(|own| Common {
+                memory: own.clone(),
+                exclusive: false,
+            }),
         };
         controllers.enable();
         controllers

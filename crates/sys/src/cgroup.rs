@@ -21,7 +21,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Uid, mkdirat, openat
 use rustix::io::Errno;
 
 pub use hierarchy::{Controller, Facts, Located, Version, locate, locate_unified};
-pub use seat::{Limit, OomSource, Seat};
+pub use seat::{Limit, OomSource, Seat, counter};
 
 /// A group. Dropping it leaves the directory; [`Group::remove`] removes it.
 #[derive(Debug, Clone)]

@@ -82,6 +82,8 @@ pub enum Stage {
     Exec = 6,
     /// Joining a group.
     Join = 7,
+    /// Making a process tree of its own.
+    Private = 8,
 }
 
 impl Stage {
@@ -95,6 +97,7 @@ impl Stage {
             Self::Cwd,
             Self::Exec,
             Self::Join,
+            Self::Private,
         ]
         .into_iter()
         .find(|s| *s as u32 == n)
@@ -264,22 +267,22 @@ fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+pub(crate) const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 #[repr(C)]
 #[derive(Default)]
-struct CloneArgs {
-    flags: u64,
-    pidfd: u64,
-    child_tid: u64,
-    parent_tid: u64,
-    exit_signal: u64,
-    stack: u64,
-    stack_size: u64,
-    tls: u64,
-    set_tid: u64,
-    set_tid_size: u64,
-    cgroup: u64,
+pub(crate) struct CloneArgs {
+    pub(crate) flags: u64,
+    pub(crate) pidfd: u64,
+    pub(crate) child_tid: u64,
+    pub(crate) parent_tid: u64,
+    pub(crate) exit_signal: u64,
+    pub(crate) stack: u64,
+    pub(crate) stack_size: u64,
+    pub(crate) tls: u64,
+    pub(crate) set_tid: u64,
+    pub(crate) set_tid_size: u64,
+    pub(crate) cgroup: u64,
 }
 
 /// `clone3` whose child runs `child_entry(context)` on its own stack.

@@ -186,6 +186,9 @@ pub struct ExecResult {
     pub duration_ms: u64,
     /// Whether `timeout_ms` ended it.
     pub timed_out: bool,
+    /// Whether the kernel killed one of its processes because memory was used up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub oom: bool,
     /// Present when bytes were left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated: Option<Truncated>,

@@ -63,8 +63,8 @@ pub use process::{
 };
 pub use protection::{Layer, Protection, ProtectionStatus};
 pub use sandbox::{
-    CpuStats, DiskStats, EnvPatch, EnvReply, EventsTruncated, Happening, MemoryStats, NetworkStats,
-    PidStats, SandboxEvent, SandboxStats, StatsSource,
+    CpuStats, DiskStats, EnvPatch, EnvReply, EventsTruncated, Happening, LimitScope, MemoryStats,
+    NetworkStats, PidStats, SandboxEvent, SandboxStats, StatsSource,
 };
 pub use search::{
     CaseMode, ContextLine, FindReply, FindRequest, SearchMatch, SearchReply, SearchRequest,

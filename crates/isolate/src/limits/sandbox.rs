@@ -10,7 +10,7 @@ use sandshell_sys::{procfs, signal};
 use sandshell_types::{Layer, Protection, ProtectionStatus};
 
 use super::parent::{enable_below, make_child};
-use super::{Controllers, LimitError, Parent, SandboxLimits, wanted};
+use super::{Common, Controllers, LimitError, Parent, SandboxLimits, wanted};
 
 const SIGKILL: i32 = 9;
 
@@ -197,8 +197,13 @@ impl SandboxGroups {
                 group,
             }))
         };
+        let memory = seat(&self.memory)?;
         let controllers = Controllers {
-            memory: seat(&self.memory)?,
+            common: memory.as_ref().ok().map(|memory| Common {
+                memory: memory.clone(),
+                exclusive: true,
+            }),
+            memory,
             cpu: seat(&self.cpu)?,
             pids: seat(&self.pids)?,
         };

@@ -142,73 +142,99 @@ impl Seat {
     }
 
     /// How often a fork was refused: in version 1 to members of this very group, in version 2 because
-    /// of this group's limit or one below.
+    /// of this very group's limit.
     pub fn forks_refused(&self) -> u64 {
-        self.group.keyed("pids.events", "max").unwrap_or(0)
+        self.refusals().map_or(0, |file| counter(&file, "max"))
     }
 
     /// How many the kernel killed for want of memory: in version 1 members of this very group, in
     /// version 2 also those below.
     pub fn oom_kills(&self) -> u64 {
-        let file = match self.version {
+        self.oom_counters()
+            .map_or(0, |file| counter(&file, "oom_kill"))
+    }
+
+    /// The file that has this number as `oom_kill`.
+    pub fn oom_counters(&self) -> Result<OwnedFd, Errno> {
+        self.group.open_file(match self.version {
             Version::V1 => "memory.oom_control",
             Version::V2 => "memory.events",
-        };
-        self.group.keyed(file, "oom_kill").unwrap_or(0)
+        })
     }
 
     /// What tells of memory used up.
     pub fn oom_source(&self) -> Result<OomSource, Errno> {
         match self.version {
             Version::V1 => {
-                let counter = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+                let rung = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
                 let control = self.group.open_file("memory.oom_control")?;
-                let line = format!("{} {}", counter.as_raw_fd(), control.as_raw_fd());
+                let line = format!("{} {}", rung.as_raw_fd(), control.as_raw_fd());
                 self.group.write("cgroup.event_control", &line)?;
-                Ok(OomSource::Counter(counter))
+                Ok(OomSource::Bell { rung })
             }
-            Version::V2 => Ok(OomSource::Events(
-                self.group.open_file("memory.events.local")?,
-            )),
+            Version::V2 => Ok(OomSource::Counters {
+                changes: self.group.open_file("memory.events")?,
+                own: self.group.open_file("memory.events.local")?,
+            }),
         }
+    }
+
+    /// A file that is ready with priority when a fork was refused, and has the number as `max`.
+    pub fn refusals(&self) -> Result<OwnedFd, Errno> {
+        if self.version == Version::V2
+            && let Ok(own) = self.group.open_file("pids.events.local")
+        {
+            return Ok(own);
+        }
+        self.group.open_file("pids.events")
     }
 }
 
-/// Tells when memory was used up because of one group's limit.
+/// Tells when memory was used up because of a group's limit.
 #[derive(Debug)]
 pub enum OomSource {
-    /// Version 1: an eventfd, readable when this group or one above it ran out. Those above were told
-    /// first.
-    Counter(OwnedFd),
-    /// Version 2: a file, ready with priority when its counters change.
-    Events(OwnedFd),
+    /// Version 1: an eventfd, rung when this group or one above it ran out. Those above are rung first.
+    Bell {
+        /// Readable once it was rung.
+        rung: OwnedFd,
+    },
+    /// Version 2: two files of counters.
+    Counters {
+        /// Ready with priority when something was killed in the group or below.
+        changes: OwnedFd,
+        /// Tells how often this very group's limit was met.
+        own: OwnedFd,
+    },
 }
 
 impl OomSource {
-    /// How often it has happened: since the last call for a counter, ever for a file.
-    fn count(&self) -> u64 {
+    /// What to wait for, and whether it becomes ready with priority.
+    pub fn waker(&self) -> (&OwnedFd, bool) {
         match self {
-            Self::Counter(counter) => {
-                let mut count = [0; 8];
-                match rustix::io::read(counter, &mut count) {
-                    Ok(8) => u64::from_ne_bytes(count),
-                    _ => 0,
-                }
-            }
-            Self::Events(events) => {
-                let mut text = [0; 512];
-                let read = rustix::io::pread(events, &mut text, 0).unwrap_or(0);
-                let text = String::from_utf8_lossy(text.get(..read).unwrap_or_default());
-                super::keyed(&text, "oom").unwrap_or(0)
-            }
+            Self::Bell { rung } => (rung, false),
+            Self::Counters { changes, .. } => (changes, true),
         }
     }
 
-    /// How often it has happened, given how often it had before.
+    /// How often it has happened, given how often it had when this was last asked.
     pub fn total(&self, before: u64) -> u64 {
         match self {
-            Self::Counter(_) => before + self.count(),
-            Self::Events(_) => self.count(),
+            Self::Bell { rung } => {
+                let mut count = [0; 8];
+                match rustix::io::read(rung, &mut count) {
+                    Ok(8) => before + u64::from_ne_bytes(count),
+                    _ => before,
+                }
+            }
+            Self::Counters { own, .. } => counter(own, "oom"),
         }
     }
+}
+
+/// A counter of a file that stays open, so that reading it again is one call.
+pub fn counter(file: &OwnedFd, key: &str) -> u64 {
+    let mut text = [0; 512];
+    let read = rustix::io::pread(file, &mut text, 0).unwrap_or(0);
+    let text = String::from_utf8_lossy(text.get(..read).unwrap_or_default());
+    super::keyed(&text, key).unwrap_or(0)
 }
