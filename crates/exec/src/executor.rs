@@ -90,7 +90,10 @@ impl Executor {
             .ok_or_else(|| "it is gone".to_owned())
             .map_err(failed("init"))?;
         let surroundings = init.surroundings;
-        let wardens = Arc::new(Wardens::new(surroundings.warden));
+        let wardens = Arc::new(Wardens::new(
+            surroundings.warden,
+            surroundings.pid_namespace,
+        ));
         let host = Arc::new(Host {
             ports: Ports::new(init_pid, wardens.clone(), inside.clone()),
             wardens,

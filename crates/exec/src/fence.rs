@@ -8,7 +8,7 @@
 //! limit can be set later and an OOM kill is always counted to whom it hit.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::io::Errno;
 use sandshell_isolate::limits::{Controllers, LimitError, SandboxLimits, wanted};
@@ -17,6 +17,7 @@ use sandshell_types::{Cpus, LimitScope, Limits, ProcessId, SessionId};
 use tokio::task::AbortHandle;
 
 use crate::ExecError;
+use crate::oom::Refusals;
 
 /// Most groups that wait to be removed. What died a moment ago may still be counted in one.
 const LEFTOVERS: usize = 1024;
@@ -67,6 +68,7 @@ pub(crate) struct Fence {
     /// Counts what the kernel killed in it.
     kills: Option<OwnedFd>,
     watch: Mutex<Vec<AbortHandle>>,
+    refusals: OnceLock<Arc<Refusals>>,
     leftovers: Leftovers,
 }
 
@@ -143,8 +145,7 @@ impl Fence {
             .find(|seat| seat.version == Version::V2);
         let trees = unified.map(|seat| seat.group.child(name)).transpose();
         let trees = trees.map_err(|e| ExecError::system("cannot make a group", e))?;
-        let mut made: Vec<Group> = trees.iter().cloned().collect();
-        let mut seat = |above: &Result<Seat, String>| -> Result<Seat, String> {
+        let seat = |above: &Result<Seat, String>| -> Result<Seat, String> {
             let above = above.clone()?;
             let group = match (above.version, &trees) {
                 (Version::V2, Some(trees)) => Ok(trees.clone()),
@@ -154,11 +155,9 @@ impl Fence {
                     made => made,
                 },
             };
-            let group = group.map_err(|errno| errno.to_string())?;
-            made.push(group.clone());
             Ok(Seat {
                 version: above.version,
-                group,
+                group: group.map_err(|errno| errno.to_string())?,
             })
         };
         let (memory, cpu, pids) = (
@@ -170,9 +169,10 @@ impl Fence {
             .into_iter()
             .flatten()
             .filter(|seat| seat.version == Version::V1);
-        let joins = of_version_1.map(|seat| seat.group.join_file()).collect();
+        let joins: Result<Vec<OwnedFd>, Errno> =
+            of_version_1.map(|seat| seat.group.join_file()).collect();
         let cpu_above = controllers.cpu.as_ref().ok();
-        let fence = Self {
+        let mut fence = Self {
             owner,
             kills: memory
                 .as_ref()
@@ -185,19 +185,13 @@ impl Fence {
             trees,
             joins: Vec::new(),
             watch: Mutex::default(),
+            refusals: OnceLock::new(),
             leftovers: leftovers.clone(),
         };
-        let joins: Result<Vec<OwnedFd>, Errno> = joins;
         // From here on its drop removes what was made.
-        let joins = joins.map_err(|e| ExecError::system("cannot open a group", e))?;
-        let fence = Self::with_joins(fence, joins);
+        fence.joins = joins.map_err(|e| ExecError::system("cannot open a group", e))?;
         fence.change(limits)?;
         Ok(Arc::new(fence))
-    }
-
-    fn with_joins(mut fence: Self, joins: Vec<OwnedFd>) -> Self {
-        fence.joins = joins;
-        fence
     }
 
     /// Sets limits; those that are absent stay.
@@ -240,6 +234,18 @@ impl Fence {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .extend(tasks);
+    }
+
+    /// Has it tell of forks that were refused.
+    pub(crate) fn tells(&self, refusals: Arc<Refusals>) {
+        let _ = self.refusals.set(refusals);
+    }
+
+    /// Tells of limits that were met since the last look.
+    pub(crate) fn look(&self) {
+        if let Some(refusals) = self.refusals.get() {
+            refusals.look();
+        }
     }
 
     fn groups(&self) -> impl Iterator<Item = &Group> {

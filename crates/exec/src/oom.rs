@@ -30,6 +30,11 @@ const LOOKS: [Duration; 4] = [
     Duration::from_secs(1),
 ];
 
+/// Version 1 counts refused forks and tells nobody, so the count is looked at this often; and once more
+/// at the end of a process or command.
+const LOOK_AT_FENCE: Duration = Duration::from_millis(250);
+const LOOK_AT_SANDBOX: Duration = Duration::from_secs(1);
+
 /// A fork bomb meets its limit thousands of times a second; it is told of once in this time.
 const QUIET: Duration = Duration::from_secs(1);
 
@@ -108,6 +113,7 @@ impl Mark {
     /// where nobody else does.
     pub(crate) fn was_hit(&self, exit: Exit, events: &Events, owner: &Owner) -> bool {
         if let Some(fence) = &self.fence {
+            fence.look();
             return fence.oom_kills() > self.before;
         }
         let Some(ledger) = &self.ledger else {
@@ -141,8 +147,11 @@ pub(crate) fn watch(controllers: &Controllers, common: Option<&Common>, events: 
         ledger: None,
     };
     attend(kills_of(common.memory.clone(), told));
-    if let Ok(pids) = &controllers.pids {
-        attend(refusals_of(pids.clone(), None, None, events.clone()));
+    if let Ok(pids) = &controllers.pids
+        && pids.pids_limit().is_some()
+        && let Some(refusals) = Refusals::new(pids, None, None, events)
+    {
+        attend(attend_refusals(Arc::new(refusals), LOOK_AT_SANDBOX));
     }
 }
 
@@ -164,8 +173,12 @@ pub(crate) fn watch_fence(
     if let Ok(pids) = &fence.pids {
         let above = controllers.pids.as_ref().ok().cloned();
         let owner = Some(fence.owner.clone());
-        let watching = refusals_of(pids.clone(), above, owner, events.clone());
-        fence.watched_by(Some(attend(watching)));
+        if let Some(refusals) = Refusals::new(pids, above, owner, events) {
+            let refusals = Arc::new(refusals);
+            let watching = attend_refusals(refusals.clone(), LOOK_AT_FENCE);
+            fence.watched_by(Some(attend(watching)));
+            fence.tells(refusals);
+        }
     }
 }
 
@@ -246,36 +259,80 @@ async fn kills_of(seat: Seat, told: Told) -> std::io::Result<()> {
     }
 }
 
-async fn refusals_of(
+/// Forks that a limit on processes refused, and how many of them have been told.
+#[derive(Debug)]
+pub(crate) struct Refusals {
+    count: OwnedFd,
     seat: Seat,
+    /// The sandbox's, which may be the one that refused.
     above: Option<Seat>,
+    /// Absent for the sandbox.
     owner: Option<Owner>,
     events: Events,
-) -> std::io::Result<()> {
-    let watched = reactor::watch(seat.refusals()?, Interest::PRIORITY)?;
-    let count = || counter(watched.get_ref(), "max");
-    let mut known = count();
-    loop {
-        watched.ready(Interest::PRIORITY).await?.clear_ready();
-        let now = count();
-        if now <= known {
-            continue;
+    told: Mutex<u64>,
+}
+
+impl Refusals {
+    fn new(
+        seat: &Seat,
+        above: Option<Seat>,
+        owner: Option<Owner>,
+        events: &Events,
+    ) -> Option<Self> {
+        let count = seat.refusals().ok()?;
+        Some(Self {
+            told: Mutex::new(counter(&count, "max")),
+            count,
+            seat: seat.clone(),
+            above,
+            owner,
+            events: events.clone(),
+        })
+    }
+
+    /// Tells of those that have not been told; says whether there were any.
+    pub(crate) fn look(&self) -> bool {
+        let now = counter(&self.count, "max");
+        let before = {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *told, now)
+        };
+        if now <= before {
+            return false;
         }
         // Version 1 counts where the fork was, whosever limit refused it.
         let full = |seat: &Seat| {
             seat.pids_limit()
                 .is_some_and(|most| seat.pids_used() >= Some(most))
         };
-        let by_above = above.as_ref().is_some_and(full) && !full(&seat);
-        let own = seat.pids_limit().is_some() && !by_above;
-        events.publish(Happening::LimitReached {
+        let by_above = self.above.as_ref().is_some_and(full) && !full(&self.seat);
+        let own = self.seat.pids_limit().is_some() && !by_above;
+        self.events.publish(Happening::LimitReached {
             limit: "pids".to_owned(),
-            scope: scope(owner.as_ref().filter(|_| own)),
-            process: owner.as_ref().and_then(Owner::process),
-            session: owner.as_ref().and_then(Owner::session),
-            times: now - known,
+            scope: scope(self.owner.as_ref().filter(|_| own)),
+            process: self.owner.as_ref().and_then(Owner::process),
+            session: self.owner.as_ref().and_then(Owner::session),
+            times: now - before,
         });
-        known = now;
-        tokio::time::sleep(QUIET).await;
+        true
+    }
+}
+
+/// Looks when the kernel says so, or, where it does not, from time to time.
+async fn attend_refusals(refusals: Arc<Refusals>, pause: Duration) -> std::io::Result<()> {
+    if refusals.seat.version == Version::V1 {
+        loop {
+            tokio::time::sleep(pause).await;
+            if refusals.look() {
+                tokio::time::sleep(QUIET).await;
+            }
+        }
+    }
+    let changes = reactor::watch(refusals.count.try_clone()?, Interest::PRIORITY)?;
+    loop {
+        changes.ready(Interest::PRIORITY).await?.clear_ready();
+        if refusals.look() {
+            tokio::time::sleep(QUIET).await;
+        }
     }
 }

@@ -13,6 +13,8 @@ use crate::spawner::Spawner;
 /// Whoever wants a private process tree asks here.
 #[derive(Debug)]
 pub(crate) struct Wardens {
+    /// Why there is none, where other commands would see whatever it starts.
+    hindrance: Option<String>,
     given: Mutex<Option<Warden>>,
     line: OnceCell<Line>,
 }
@@ -25,8 +27,9 @@ struct Line {
 }
 
 impl Wardens {
-    pub(crate) fn new(given: Option<Warden>) -> Self {
+    pub(crate) fn new(given: Option<Warden>, pid_namespace: Result<(), String>) -> Self {
         Self {
+            hindrance: pid_namespace.err(),
             given: Mutex::new(given),
             line: OnceCell::new(),
         }
@@ -38,6 +41,11 @@ impl Wardens {
             pointer: "/private_processes".to_owned(),
             detail,
         };
+        if let Some(reason) = &self.hindrance {
+            return Err(unavailable(format!(
+                "other commands would see its processes, because they have no PID namespace: {reason}"
+            )));
+        }
         let line = self.line.get_or_try_init(|| async {
             let warden = match self.given.lock().await.take() {
                 Some(given) => given,

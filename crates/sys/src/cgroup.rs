@@ -16,12 +16,21 @@ use std::fs;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Uid, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 
 pub use hierarchy::{Controller, Facts, Located, Version, locate, locate_unified};
 pub use seat::{Limit, OomSource, Seat, counter};
+
+/// How long the killed may take to leave a group before it is left behind.
+const BURIAL: Duration = Duration::from_secs(2);
+const BURIAL_PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 2_000_000,
+};
 
 /// A group. Dropping it leaves the directory; [`Group::remove`] removes it.
 #[derive(Debug, Clone)]
@@ -236,10 +245,19 @@ impl Group {
     }
 
     /// Kills all that lives in it and removes it with all below. Members of a version 1 group are
-    /// not killed here: they are members of a tree that is.
+    /// not killed here: they are members of a tree that is, and are waited for.
     pub fn bury(&self) {
         let _ = self.kill();
-        let _ = self.remove_all();
+        let until = Instant::now() + BURIAL;
+        while self.remove_all() == Err(Errno::BUSY) && Instant::now() < until {
+            // The dying are gone within a moment. Version 2 tells when, version 1 does not.
+            let events = self.events().ok();
+            let mut waiting: Vec<PollFd<'_>> = events
+                .iter()
+                .map(|events| PollFd::new(events, PollFlags::PRI))
+                .collect();
+            let _ = poll(&mut waiting, Some(&BURIAL_PAUSE));
+        }
     }
 }
 
