@@ -21,6 +21,7 @@ mod git;
 mod house;
 mod killing;
 mod lifecycle;
+mod limits;
 mod metrics;
 mod openapi;
 mod ports;

@@ -19,6 +19,7 @@ use sandshell_types::{
 
 use crate::account::Accounts;
 use crate::events::Events;
+use crate::fence::{Fence, Owner};
 use crate::host::{self, Host, Program};
 use crate::inside::{Inside, Who};
 use crate::output::{LogLimits, OutputLog};
@@ -34,7 +35,8 @@ use crate::spawner::Spawner;
 use crate::terminal::{self, TerminalHandle, Terminals};
 use crate::tree::Nursery;
 use crate::variables::Variables;
-use crate::{Config, ExecError, StartError, oom, stats};
+use crate::wardens::Wardens;
+use crate::{Config, ExecError, StartError, stats};
 
 /// TERM to KILL for everything at shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
@@ -89,13 +91,19 @@ impl Executor {
         let init_pid = procfs::pid_of(&init.pidfd)
             .ok_or_else(|| "it is gone".to_owned())
             .map_err(failed("init"))?;
+        let surroundings = init.surroundings;
+        let wardens = Arc::new(Wardens::new(
+            surroundings.warden,
+            surroundings.pid_namespace,
+        ));
         let host = Arc::new(Host {
-            ports: Ports::new(init_pid, inside.clone()),
+            ports: Ports::new(init_pid, wardens.clone(), inside.clone()),
+            wardens,
             events: Events::default(),
             variables: Variables::new(config.env.clone()),
             inside,
             spawner: Spawner::new(init.socket)?,
-            nursery: Nursery::new(init.surroundings),
+            nursery: Nursery::new(surroundings.cgroup, surroundings.controllers),
             null: host::open_null()
                 .map_err(|e| e.to_string())
                 .map_err(failed("/dev/null"))?,
@@ -104,9 +112,7 @@ impl Executor {
             shell,
             config,
         });
-        if let Some(group) = host.nursery.group() {
-            oom::watch(group, host.events.clone());
-        }
+        host.nursery.watch(&host.events);
         let channels = ChannelRoot::new(init.channels, &host.config.state_dir.join("sessions"))
             .map_err(|e| e.to_string())
             .map_err(failed("session channels"))?;
@@ -252,7 +258,7 @@ impl Executor {
         let core = &self.0;
         let (host, init) = (core.host.clone(), core.init.clone());
         let figures = tokio::task::spawn_blocking(move || {
-            stats::figures(host.nursery.group(), procfs::pid_of(&*init))
+            stats::figures(&host.nursery, procfs::pid_of(&*init), host.wardens.pid())
         });
         let figures = figures
             .await
@@ -406,6 +412,10 @@ impl Executor {
         }
         let mut program = self.settle_program(&spec).await?;
         program.files.extend(files);
+        let (host, owner) = (&core.host, Owner::Process(id.clone()));
+        program.fence = host
+            .nursery
+            .fence(spec.limits.as_ref(), owner, &host.events)?;
         let first_input = match &spec.stdin {
             None => Bytes::new(),
             Some(text) => decode_stdin(text, spec.stdin_encoding)?,
@@ -499,11 +509,16 @@ impl Executor {
         let core = &self.0;
         let id = spec.id.clone().unwrap_or_else(SessionId::generate);
         let make = async {
-            let shell =
-                fresh_shell(&core.host, &spec, &core.channels, &core.session_shells).await?;
+            let (host, owner) = (&core.host, Owner::Session(id.clone()));
+            let fence = host
+                .nursery
+                .fence(spec.limits.as_ref(), owner, &host.events)?;
+            let (channels, pool) = (&core.channels, &core.session_shells);
+            let shell = fresh_shell(host, &spec, fence.as_ref(), channels, pool).await?;
             let birth = SessionBirth {
                 id: id.clone(),
                 spec: spec.clone(),
+                fence,
                 shell,
                 root: core.channels.clone(),
                 pool: core.session_shells.clone(),
@@ -748,12 +763,20 @@ fn shell_program(host: &Host, spec: &SessionRequest) -> Result<Program, ExecErro
 pub(crate) async fn fresh_shell(
     host: &Host,
     spec: &SessionRequest,
+    fence: Option<&Arc<Fence>>,
     channels: &Arc<ChannelRoot>,
     pool: &Pool<Shell>,
 ) -> Result<Shell, ExecError> {
-    if spec.user.is_none() && spec.shell.is_none() && spec.limits.is_none() {
+    if spec.user.is_none()
+        && spec.shell.is_none()
+        && spec.limits.is_none()
+        && !spec.private_processes
+    {
         return pool.take().await;
     }
     let variables = host.variables.now();
-    Shell::start(host, channels, variables, shell_program(host, spec)?).await
+    let mut program = shell_program(host, spec)?;
+    program.fence = fence.cloned();
+    program.private = spec.private_processes;
+    Shell::start(host, channels, variables, program).await
 }

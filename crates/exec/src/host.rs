@@ -18,11 +18,13 @@ use tokio::sync::oneshot;
 
 use crate::account::{Account, Accounts};
 use crate::events::Events;
+use crate::fence::Fence;
 use crate::inside::Inside;
 use crate::ports::Ports;
 use crate::spawner::{Refused, Spawner};
 use crate::tree::{Nursery, Place, Tree};
 use crate::variables::Variables;
+use crate::wardens::Wardens;
 use crate::{Config, ExecError};
 
 const RLIMIT_CPU: u32 = 0;
@@ -39,6 +41,8 @@ pub(crate) struct Host {
     pub(crate) inside: Inside,
     pub(crate) ports: Ports,
     pub(crate) spawner: Spawner,
+    /// Starts private process trees.
+    pub(crate) wardens: Arc<Wardens>,
     pub(crate) nursery: Nursery,
     pub(crate) accounts: Accounts,
     /// The default one.
@@ -61,6 +65,10 @@ pub(crate) struct Program {
     pub(crate) rlimits: Vec<Rlimit>,
     /// Files it gets besides its streams, with their numbers there.
     pub(crate) files: Vec<(Arc<OwnedFd>, i32)>,
+    /// The groups that limit it.
+    pub(crate) fence: Option<Arc<Fence>>,
+    /// Whether it has a process tree of its own.
+    pub(crate) private: bool,
 }
 
 /// A program that runs.
@@ -94,6 +102,8 @@ impl Running {
 pub(crate) struct Live {
     pub(crate) pidfd: OwnedFd,
     pub(crate) tree: Tree,
+    /// The groups that limit it, which go after the tree.
+    pub(crate) fence: Option<Arc<Fence>>,
 }
 
 impl Host {
@@ -180,6 +190,8 @@ impl Host {
             identity: account.identity(),
             rlimits: rlimits(limits),
             files: Vec::new(),
+            fence: None,
+            private: false,
         })
     }
 
@@ -208,7 +220,10 @@ impl Host {
         program: &Program,
         fds: &[(BorrowedFd<'_>, i32)],
     ) -> Result<Running, ExecError> {
-        let place = self.nursery.place();
+        let place = match &program.fence {
+            None => self.nursery.place(),
+            Some(fence) => self.nursery.place_in(fence),
+        };
         self.start_in(place, program, fds, false).await
     }
 
@@ -229,7 +244,10 @@ impl Host {
         program: &Program,
         fds: &[(BorrowedFd<'_>, i32)],
     ) -> Result<Running, ExecError> {
-        let place = self.nursery.fresh_place();
+        let place = match &program.fence {
+            None => self.nursery.fresh_place(),
+            Some(fence) => self.nursery.place_in(fence),
+        };
         self.start_in(place, program, fds, false).await
     }
 
@@ -256,15 +274,23 @@ impl Host {
             identity: program.identity.clone(),
             rlimits: program.rlimits.clone(),
             fd_numbers: fds.iter().map(|(_, number)| *number).collect(),
+            joins: program.fence.iter().flat_map(|f| f.joins()).count() as u32,
             flags: SpawnFlags {
                 controlling_terminal,
+                private: program.private,
                 ..place.flags()
             },
         };
         let mut passed: Vec<BorrowedFd<'_>> = fds.iter().map(|(fd, _)| *fd).collect();
+        passed.extend(program.fence.iter().flat_map(|fence| fence.joins()));
         passed.extend(place.dir());
+        let spawner = if program.private {
+            self.wardens.spawner().await?
+        } else {
+            &self.spawner
+        };
         let started =
-            self.spawner
+            spawner
                 .spawn(request, &passed)
                 .await
                 .map_err(|Refused { stage, errno }| {
@@ -274,7 +300,8 @@ impl Host {
             pid: started.pid,
             live: Arc::new(Live {
                 pidfd: started.pidfd,
-                tree: place.settle(started.keeper),
+                tree: place.settle(started.keeper, program.private),
+                fence: program.fence.clone(),
             }),
             exit: started.exit,
         })
@@ -365,6 +392,41 @@ fn rlimits(limits: Option<&Limits>) -> Vec<Rlimit> {
         })
     })
     .collect()
+}
+
+/// Sets limits that each process has for itself, on all that live in these trees. A process can only
+/// be given less than it has.
+pub(crate) fn change_rlimits(limits: &Limits, trees: &[Arc<Live>]) -> Result<(), ExecError> {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let changes = [
+        ("open_files", Resource::Nofile, limits.open_files),
+        ("file_bytes", Resource::Fsize, limits.file_bytes),
+        ("cpu_seconds", Resource::Cpu, limits.cpu_seconds),
+    ];
+    // Twice, for what was born while the others were told.
+    for _ in 0..2 {
+        for (name, resource, value) in changes.clone() {
+            let Some(value) = value else { continue };
+            let limit = Rlimit {
+                current: Some(value),
+                maximum: Some(value),
+            };
+            for pid in trees.iter().flat_map(|live| live.tree.alive()) {
+                match prlimit(Pid::from_raw(pid), resource, limit.clone()) {
+                    Ok(_) | Err(Errno::SRCH) => {}
+                    Err(errno) => {
+                        return Err(ExecError::LimitUnavailable {
+                            pointer: format!("/limits/{name}"),
+                            detail: format!(
+                                "{name} of what runs cannot be set to {value}: {errno}"
+                            ),
+                        });
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Where a program named so may be, as `execvp` would look for it.

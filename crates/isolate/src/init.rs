@@ -19,6 +19,7 @@ use sandshell_sys::spawn::{SpawnError, SpawnPlan, Spawned, Stage, spawn};
 use sandshell_sys::{procfs, signal};
 
 use crate::keeper::{Keepers, Lost};
+use crate::private::Privates;
 use crate::protocol::{Event, Exit, MAX_INLINE, ReceiveError, SpawnRequest};
 
 /// The descriptor of the agent's socket in init.
@@ -34,8 +35,8 @@ pub struct InitOptions {
     pub namespaced: bool,
     /// Use `clone` instead of `clone3`.
     pub avoid_clone3: bool,
-    /// Group to remove, with those in it, when the agent is gone.
-    pub cgroup: Option<PathBuf>,
+    /// Groups to remove, with those in them, when the agent is gone.
+    pub cgroups: Vec<PathBuf>,
 }
 
 /// Why init could not serve.
@@ -82,6 +83,7 @@ pub(crate) fn serve(
         options,
         programs: HashMap::new(),
         keepers: Keepers::default(),
+        privates: Privates::default(),
     }
     .serve(&signals);
     end_everything(options);
@@ -89,7 +91,7 @@ pub(crate) fn serve(
 }
 
 /// A fresh /proc that shows this PID namespace, in a mount namespace nobody else sees.
-fn mount_own_proc() -> Result<(), Errno> {
+pub(crate) fn mount_own_proc() -> Result<(), Errno> {
     use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
     mount_change(
         "/",
@@ -111,6 +113,8 @@ struct Init<'a> {
     programs: HashMap<i32, u64>,
     /// Who reports for the others. An agent asks either for groups or for keepers, never for both.
     keepers: Keepers,
+    /// Those that have a PID namespace of their own.
+    privates: Privates,
 }
 
 impl Init<'_> {
@@ -148,7 +152,17 @@ impl Init<'_> {
     }
 
     fn start(&mut self, request: &SpawnRequest, fds: Vec<OwnedFd>) {
-        let event = if request.flags.keeper {
+        let event = if request.flags.private {
+            match self.privates.start(self.socket, request, fds) {
+                // The reaper reports for itself.
+                Ok(()) => return,
+                Err(errno) => Event::Failed {
+                    id: request.id,
+                    stage: Stage::Private,
+                    errno,
+                },
+            }
+        } else if request.flags.keeper {
             let avoid_clone3 = self.options.avoid_clone3;
             match self.keepers.start(self.socket, request, fds, avoid_clone3) {
                 // The keeper reports for itself.
@@ -189,6 +203,10 @@ impl Init<'_> {
             let exit = exit_of(status);
             if let Some(id) = self.programs.remove(&pid) {
                 send(self.socket, &Event::Exited { id, exit });
+            } else if self.privates.contains(pid) {
+                for event in self.privates.reaped(pid, exit).into_iter().flatten() {
+                    send(self.socket, &event);
+                }
             } else {
                 self.keepers.reaped(pid, exit);
             }
@@ -198,8 +216,9 @@ impl Init<'_> {
 
     /// Reports for keepers that were killed, once nothing is left of what they kept.
     fn sweep(&mut self) {
-        let programs = &self.programs;
-        for Lost { id, pid, pidfd } in self.keepers.sweep(|pid| programs.contains_key(&pid)) {
+        let (programs, privates) = (&self.programs, &self.privates);
+        let known = |pid| programs.contains_key(&pid) || privates.contains(pid);
+        for Lost { id, pid, pidfd } in self.keepers.sweep(known) {
             // Whatever the keeper itself said before, the agent takes the first of each.
             let spawned = Event::Spawned {
                 id,
@@ -231,6 +250,11 @@ pub(crate) fn spawn_request(
     } else {
         None
     };
+    let after_its_own = fds.iter().skip(request.fd_numbers.len());
+    let join: Vec<BorrowedFd<'_>> = after_its_own
+        .take(request.joins as usize)
+        .map(AsFd::as_fd)
+        .collect();
     spawn(&SpawnPlan {
         programs: &request.programs,
         argv: &request.argv,
@@ -241,6 +265,7 @@ pub(crate) fn spawn_request(
         rlimits: &request.rlimits,
         namespaces: 0,
         cgroup,
+        join: &join,
         controlling_terminal: request.flags.controlling_terminal,
         avoid_clone3,
     })
@@ -318,7 +343,7 @@ fn end_everything(options: &InitOptions) {
             break;
         }
     }
-    if let Some(group) = &options.cgroup {
+    for group in &options.cgroups {
         sandshell_sys::cgroup::bury(group);
     }
 }

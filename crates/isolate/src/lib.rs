@@ -31,10 +31,12 @@ pub mod init;
 mod keeper;
 pub mod launch;
 pub mod launcher;
+pub mod limits;
 pub mod plan;
+mod private;
 pub mod protocol;
 mod rootfs;
 pub mod stage;
 
-pub use launch::{InitHandle, LaunchError, LaunchOptions, Surroundings};
+pub use launch::{InitHandle, LaunchError, LaunchOptions, Surroundings, Warden, launch_warden};
 pub use protocol::{Event, SpawnFlags, SpawnRequest};

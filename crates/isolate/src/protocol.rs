@@ -34,6 +34,8 @@ pub struct SpawnFlags {
     pub keeper: bool,
     /// Its descriptor 0 is a terminal and becomes its controlling one.
     pub controlling_terminal: bool,
+    /// Start it in a PID namespace of its own, with a /proc of its own.
+    pub private: bool,
 }
 
 /// A program to be started.
@@ -55,6 +57,8 @@ pub struct SpawnRequest {
     pub rlimits: Vec<Rlimit>,
     /// Numbers of the passed descriptors in the program, in the order they are passed.
     pub fd_numbers: Vec<RawFd>,
+    /// How many descriptors after the program's own are groups for it to join.
+    pub joins: u32,
     /// How to start it.
     pub flags: SpawnFlags,
 }
@@ -117,7 +121,8 @@ impl SpawnRequest {
         w.u32(
             u32::from(self.flags.into_cgroup)
                 | (u32::from(self.flags.keeper) << 1)
-                | (u32::from(self.flags.controlling_terminal) << 2),
+                | (u32::from(self.flags.controlling_terminal) << 2)
+                | (u32::from(self.flags.private) << 3),
         );
         for list in [&self.programs, &self.argv, &self.env] {
             w.u32(list.len() as u32);
@@ -143,6 +148,7 @@ impl SpawnRequest {
         for number in &self.fd_numbers {
             w.i32(*number);
         }
+        w.u32(self.joins);
         w.finish()
     }
 
@@ -180,6 +186,7 @@ impl SpawnRequest {
             .collect::<Result<_, Malformed>>()?;
         let n = r.count(4)?;
         let fd_numbers = (0..n).map(|_| r.i32()).collect::<Result<_, _>>()?;
+        let joins = r.u32()?;
         r.end()?;
         Ok(Self {
             id,
@@ -190,15 +197,18 @@ impl SpawnRequest {
             identity,
             rlimits,
             fd_numbers,
+            joins,
             flags: SpawnFlags {
                 into_cgroup: flags & 1 != 0,
                 keeper: flags & 2 != 0,
                 controlling_terminal: flags & 4 != 0,
+                private: flags & 8 != 0,
             },
         })
     }
 
-    /// Sends the request with the program's descriptors and, where asked for, the cgroup's.
+    /// Sends the request with the program's descriptors, those of groups to join and, where asked for,
+    /// the cgroup's to be born in.
     pub fn send(&self, socket: impl AsFd, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         let body = self.encode();
         let mut head = Writer::new();
@@ -237,7 +247,9 @@ impl SpawnRequest {
             }
             _ => return Err(Malformed.into()),
         };
-        let expected = request.fd_numbers.len() + usize::from(request.flags.into_cgroup);
+        let expected = request.fd_numbers.len()
+            + request.joins as usize
+            + usize::from(request.flags.into_cgroup);
         if fds.len() != expected {
             return Err(Malformed.into());
         }
@@ -388,10 +400,12 @@ mod tests {
                 value: 100,
             }],
             fd_numbers: vec![0, 40],
+            joins: 1,
             flags: SpawnFlags {
                 into_cgroup: true,
                 keeper: false,
                 controlling_terminal: true,
+                private: true,
             },
         }
     }
@@ -403,10 +417,9 @@ mod tests {
         let mut buffer = vec![0; MAX_INLINE + 64];
         for size in [1, MAX_INLINE - 200, MAX_INLINE, 3_000_000] {
             let sent = request(&"x".repeat(size));
-            sent.send(&a, &[null.as_fd(), null.as_fd(), null.as_fd()])
-                .unwrap();
+            sent.send(&a, &[null.as_fd(); 4]).unwrap();
             let (received, fds) = SpawnRequest::receive(&b, &mut buffer).unwrap().unwrap();
-            assert_eq!((received, fds.len()), (sent, 3), "size {size}");
+            assert_eq!((received, fds.len()), (sent, 4), "size {size}");
         }
     }
 

@@ -6,6 +6,7 @@
 //! It owns no policy: who is spawned, killed or moved where is decided by its callers.
 
 pub mod cgroup;
+pub mod fork;
 pub mod identity;
 pub mod mounts;
 pub mod namespace;

@@ -56,6 +56,8 @@ pub struct SpawnPlan<'a> {
     pub namespaces: u64,
     /// A cgroup v2 directory to be born in. Needs `clone3`.
     pub cgroup: Option<BorrowedFd<'a>>,
+    /// Groups to join before anything else: `cgroup.procs` of each, open for writing.
+    pub join: &'a [BorrowedFd<'a>],
     /// Descriptor 0 of the child is a terminal and becomes its controlling one.
     pub controlling_terminal: bool,
     /// Use `clone` even where `clone3` would work.
@@ -78,6 +80,10 @@ pub enum Stage {
     Cwd = 5,
     /// Executing the program.
     Exec = 6,
+    /// Joining a group.
+    Join = 7,
+    /// Making a process tree of its own.
+    Private = 8,
 }
 
 impl Stage {
@@ -90,6 +96,8 @@ impl Stage {
             Self::Identity,
             Self::Cwd,
             Self::Exec,
+            Self::Join,
+            Self::Private,
         ]
         .into_iter()
         .find(|s| *s as u32 == n)
@@ -374,6 +382,13 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
             }
         };
     }
+    // First, while the descriptors have their numbers and we our rights.
+    for group in plan.join {
+        check!(
+            Stage::Join,
+            libc::syscall(libc::SYS_write, group.as_raw_fd(), c"0".as_ptr(), 1)
+        );
+    }
     // A session of its own: no controlling terminal, and group signals of ours never reach it.
     check!(Stage::Fds, libc::syscall(libc::SYS_setsid));
     for &(ours, number) in &context.fds {
@@ -553,6 +568,7 @@ mod tests {
             rlimits: &[],
             namespaces: 0,
             cgroup: None,
+            join: &[],
             controlling_terminal: false,
             avoid_clone3,
         }
