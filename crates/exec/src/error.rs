@@ -215,7 +215,7 @@ impl ExecError {
             (Stage::Rlimit, _) => {
                 Self::invalid("/limits", format!("a limit cannot be set: {errno}"))
             }
-            (Stage::Clone | Stage::Fds, _) => Self::system("cannot start a process", errno),
+            (Stage::Clone | Stage::Fds | Stage::Rights, _) => Self::system("cannot start a process", errno),
         }
     }
 }

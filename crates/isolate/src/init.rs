@@ -227,6 +227,7 @@ pub(crate) fn spawn_request(
         cwd: Some(&request.cwd),
         fds: &placed,
         identity: request.identity.as_ref(),
+        rights: None,
         rlimits: &request.rlimits,
         namespaces: 0,
         cgroup,

@@ -26,6 +26,7 @@
 //! Invariants: init opens no path a user named, except as the child of a clone; it never blocks on
 //! the agent; it holds no secret.
 
+pub mod harden;
 pub mod init;
 mod keeper;
 pub mod launch;

@@ -5,12 +5,17 @@
 //!
 //! It owns no policy: who is spawned, killed or moved where is decided by its callers.
 
+pub mod calls;
+pub mod capability;
 pub mod cgroup;
 pub mod identity;
+pub mod landlock;
 pub mod packet;
 pub mod procfs;
 pub mod pty;
 pub mod reactor;
+pub mod rights;
+pub mod seccomp;
 pub mod signal;
 pub mod spawn;
 pub mod wire;

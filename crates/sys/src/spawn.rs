@@ -12,6 +12,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
 
+use crate::rights::Rights;
+
 /// Bytes of stack for the child between clone and exec; it calls a handful of leaf functions.
 const CHILD_STACK: usize = 64 * 1024;
 
@@ -50,6 +52,8 @@ pub struct SpawnPlan<'a> {
     pub fds: &'a [(BorrowedFd<'a>, RawFd)],
     /// User and groups; ours when absent.
     pub identity: Option<&'a Identity>,
+    /// Rights that stay; ours when absent.
+    pub rights: Option<&'a Rights<'a>>,
     /// Limits to set.
     pub rlimits: &'a [Rlimit],
     /// Extra `CLONE_NEW*` flags.
@@ -78,6 +82,8 @@ pub enum Stage {
     Cwd = 5,
     /// Executing the program.
     Exec = 6,
+    /// Giving up rights.
+    Rights = 7,
 }
 
 impl Stage {
@@ -90,6 +96,7 @@ impl Stage {
             Self::Identity,
             Self::Cwd,
             Self::Exec,
+            Self::Rights,
         ]
         .into_iter()
         .find(|s| *s as u32 == n)
@@ -255,7 +262,7 @@ fn reap_failed(pidfd: &OwnedFd) {
     while let Err(Errno::INTR) = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED) {}
 }
 
-fn last_errno() -> Errno {
+pub(crate) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
@@ -374,6 +381,14 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
             }
         };
     }
+    macro_rules! give_up {
+        ($step:ident) => {
+            if plan.rights.is_some_and(|rights| rights.$step() < 0) {
+                return (Stage::Rights, errno());
+            }
+        };
+    }
+    give_up!(give_up_gains);
     // A session of its own: no controlling terminal, and group signals of ours never reach it.
     check!(Stage::Fds, libc::syscall(libc::SYS_setsid));
     for &(ours, number) in &context.fds {
@@ -410,6 +425,7 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
             )
         );
     }
+    give_up!(lower_ceiling);
     if let Some(identity) = plan.identity {
         let groups = &identity.groups;
         check!(
@@ -426,6 +442,7 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
             libc::syscall(libc::SYS_setresuid, uid, uid, uid)
         );
     }
+    give_up!(drop_capabilities);
     if let Some(cwd) = plan.cwd {
         check!(Stage::Cwd, libc::syscall(libc::SYS_chdir, cwd.as_ptr()));
     }
@@ -440,6 +457,7 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
             size_of::<u64>()
         )
     );
+    give_up!(filter_calls);
     (Stage::Exec, execute(context))
 }
 
@@ -506,7 +524,7 @@ unsafe fn close_range(first: RawFd, last: RawFd) -> libc::c_long {
     unsafe_code,
     reason = "errno of the child lives in the parent's TLS, read through libc"
 )]
-fn errno() -> i32 {
+pub(crate) fn errno() -> i32 {
     // SAFETY: always a valid pointer to this thread's errno.
     unsafe { *libc::__errno_location() }
 }
@@ -550,6 +568,7 @@ mod tests {
             cwd,
             fds,
             identity: None,
+            rights: None,
             rlimits: &[],
             namespaces: 0,
             cgroup: None,
