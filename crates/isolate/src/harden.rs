@@ -102,12 +102,12 @@ pub struct HardenError {
 pub fn on_init<'a>(hardening: &InitHardening<'a>) -> Result<Hardened<'a>, HardenError> {
     let failed = |step| move |errno| HardenError { step, errno };
     rustix::thread::set_no_new_privs(true).map_err(failed("no_new_privs"))?;
-    drop_capabilities(hardening.keep).map_err(failed("capabilities"))?;
+    let bounding = drop_capabilities(hardening.keep).map_err(failed("capabilities"))?;
     let landlock = restrict_files(hardening);
     let filter = hardening.filters.init.install();
     let program = |capabilities| {
         let tiny = filter.is_ok().then_some(&hardening.filters.command);
-        Rights::new(capabilities, None, tiny).map_err(failed("capabilities of programs"))
+        Rights::new(capabilities, bounding, None, tiny).map_err(failed("capabilities of programs"))
     };
     Ok(Hardened {
         root: program(COMMAND_ROOT)?,
@@ -117,15 +117,19 @@ pub fn on_init<'a>(hardening: &InitHardening<'a>) -> Result<Hardened<'a>, Harden
     })
 }
 
-/// Leaves programs no more than those of root may have, and init what it needs beyond.
-fn drop_capabilities(keep: Capabilities) -> Result<(), Errno> {
+/// Leaves programs no more than those of root may have, and init what it needs beyond. Says what is
+/// left in the bounding set.
+fn drop_capabilities(keep: Capabilities) -> Result<Capabilities, Errno> {
     let held = Sets::current()?;
+    let mut bounding = capability::bounding();
     let setpcap = Capabilities::of(&[Capability::Setpcap]);
     // Without SETPCAP the bounding set stays; with `no_new_privs` nobody can gain by it.
     if !held.effective.and(setpcap).is_empty() {
-        capability::drop_from_bounding(capability::bounding().without(COMMAND_ROOT))?;
+        capability::drop_from_bounding(bounding.without(COMMAND_ROOT))?;
+        bounding = bounding.and(COMMAND_ROOT);
     }
-    Sets::exactly(held.permitted.and(COMMAND_ROOT.or(keep))).apply()
+    Sets::exactly(held.permitted.and(COMMAND_ROOT.or(keep))).apply()?;
+    Ok(bounding)
 }
 
 fn restrict_files(hardening: &InitHardening<'_>) -> Result<u32, Errno> {

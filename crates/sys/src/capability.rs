@@ -165,9 +165,12 @@ impl Sets {
 /// What programs of this thread can be given at most.
 pub fn bounding() -> Capabilities {
     let bits = (0..u64::BITS)
-        // Numbers that the kernel does not know are refused.
-        .filter(|number| prctl(libc::PR_CAPBSET_READ, u64::from(*number)) == 1)
-        .fold(0, |bits, number| bits | 1 << number);
+        .map(|number| (number, prctl(libc::PR_CAPBSET_READ, u64::from(number))))
+        // The kernel refuses the first number that it does not know.
+        .take_while(|(_, answer)| *answer >= 0)
+        .fold(0, |bits, (number, answer)| {
+            bits | answer.cast_unsigned() << number
+        });
     Capabilities(bits)
 }
 

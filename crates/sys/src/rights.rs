@@ -30,17 +30,18 @@ pub struct Rights<'a> {
 
 impl<'a> Rights<'a> {
     /// For programs that this process starts: of the given capabilities those it has itself, no
-    /// core file, and what the ruleset and the filter leave. To be made anew when this process loses
-    /// rights of its own.
+    /// core file, and what the ruleset and the filter leave. `bounding` is the set of this process. To
+    /// be made anew when this process loses rights of its own.
     pub fn new(
         capabilities: Capabilities,
+        bounding: Capabilities,
         landlock: Option<&'a Ruleset>,
         filter: Option<&'a Filter>,
     ) -> Result<Self, Errno> {
         let capabilities = capabilities.and(Sets::current()?.permitted);
         Ok(Self {
             capabilities,
-            leave_bounding: capability::bounding().without(capabilities),
+            leave_bounding: bounding.without(capabilities),
             landlock,
             filter,
         })
