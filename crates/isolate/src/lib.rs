@@ -30,6 +30,7 @@ pub mod harden;
 pub mod init;
 mod keeper;
 pub mod launch;
+pub mod probe;
 pub mod protocol;
 
 pub use launch::{InitHandle, LaunchError, LaunchOptions, Surroundings};

@@ -5,6 +5,7 @@
 //!
 //! It owns no policy: who is spawned, killed or moved where is decided by its callers.
 
+pub mod attempt;
 pub mod calls;
 pub mod capability;
 pub mod cgroup;

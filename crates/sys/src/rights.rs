@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use crate::capability::{self, Capabilities, Sets};
 use crate::landlock::{self, Ruleset};
 use crate::seccomp::Filter;
+use crate::spawn::{Identity, errno, last_errno};
 
 /// Rights that stay with a program; nothing it executes gives it more.
 #[derive(Debug)]
@@ -47,6 +48,21 @@ impl<'a> Rights<'a> {
         })
     }
 
+    /// Takes them up in a forked process that will not execute a program, as this user.
+    pub fn take_up(&self, identity: Option<&Identity>) -> Result<(), Errno> {
+        let done = |result: c_long| match result {
+            0.. => Ok(()),
+            _ => Err(last_errno()),
+        };
+        done(self.give_up_gains())?;
+        done(self.lower_ceiling())?;
+        if let Some(identity) = identity {
+            done(identity.become_raw())?;
+        }
+        done(self.drop_capabilities())?;
+        done(self.filter_calls())
+    }
+
     /// Before descriptors are closed.
     pub(crate) fn give_up_gains(&self) -> c_long {
         if capability::no_new_privs_raw() < 0 {
@@ -66,7 +82,7 @@ impl<'a> Rights<'a> {
             capability::usual_securebits_raw(),
             capability::drop_from_bounding_raw(self.leave_bounding),
         ] {
-            if result < 0 && crate::spawn::errno() != libc::EPERM {
+            if result < 0 && errno() != libc::EPERM {
                 return result;
             }
         }

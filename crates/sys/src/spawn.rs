@@ -7,7 +7,7 @@
 //! Two ways in: `clone3`, which can place the child in a cgroup at birth, and `clone` for places
 //! that refuse `clone3` (a default container answers `ENOSYS`).
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
@@ -26,6 +26,25 @@ pub struct Identity {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
+}
+
+impl Identity {
+    /// Takes it on: only bare system calls; negative when one failed.
+    #[allow(unsafe_code, reason = "libc's wrappers would change every thread")]
+    pub(crate) fn become_raw(&self) -> c_long {
+        let (uid, gid, groups) = (self.uid, self.gid, &self.groups);
+        // SAFETY: the groups are live and only read; all else are numbers.
+        unsafe {
+            match libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) {
+                0 => {}
+                failed => return failed,
+            }
+            match libc::syscall(libc::SYS_setresgid, gid, gid, gid) {
+                0 => libc::syscall(libc::SYS_setresuid, uid, uid, uid),
+                failed => failed,
+            }
+        }
+    }
 }
 
 /// A resource limit: the `RLIMIT_*` number and the value for both soft and hard limit.
@@ -426,21 +445,11 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
         );
     }
     give_up!(lower_ceiling);
-    if let Some(identity) = plan.identity {
-        let groups = &identity.groups;
-        check!(
-            Stage::Identity,
-            libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr())
-        );
-        let (uid, gid) = (identity.uid, identity.gid);
-        check!(
-            Stage::Identity,
-            libc::syscall(libc::SYS_setresgid, gid, gid, gid)
-        );
-        check!(
-            Stage::Identity,
-            libc::syscall(libc::SYS_setresuid, uid, uid, uid)
-        );
+    if plan
+        .identity
+        .is_some_and(|identity| identity.become_raw() < 0)
+    {
+        return (Stage::Identity, errno());
     }
     give_up!(drop_capabilities);
     if let Some(cwd) = plan.cwd {
@@ -505,7 +514,7 @@ fn execute(context: &mut ChildContext<'_>) -> i32 {
     unsafe_code,
     reason = "a raw system call; libc's wrapper is missing on musl"
 )]
-unsafe fn close_range(first: RawFd, last: RawFd) -> libc::c_long {
+unsafe fn close_range(first: RawFd, last: RawFd) -> c_long {
     if last != -1 && first > last {
         return 0;
     }
