@@ -1,39 +1,33 @@
 //! The proof from inside: what a program of the sandbox can see and do, tried before the first one
 //! runs.
 //!
-//! That a call to build a wall returned 0 proves nothing. So init, hardened and about to serve, forks
-//! a child that takes up the rights of an ordinary program, looks around and knocks at doors, and
-//! sends back one protection for each layer it can judge. What only the launcher knows (limits, disk,
-//! egress) it says itself; `compose` joins both, and the worse word counts.
+//! That a call to build a wall returned 0 proves nothing. So init, hardened and about to serve, lets a
+//! child take up the rights of an ordinary program, look around and knock at doors, and gets back one
+//! protection for each layer it can judge. What only the launcher knows (limits, disk, egress) it says
+//! itself; `compose` joins both, and the worse word counts.
 //!
 //! ```text
-//! launcher   Outside::look ──────────────┐ (inherited by fork)
-//! init       Bait::lay ─► harden::on_init ─► run ── fork ──► take up rights, look, knock
-//!                                             ◄──── findings through a pipe ────┘
+//! launcher   Outside::look ─────────────────┐ (inherited by fork)
+//! init       Bait::lay ─► harden::on_init ─► run ── child ──► take up rights, look, knock, end
 //! ```
 //!
-//! It takes about 0.3 ms. The bait is an abstract socket from before the hardening, so that it belongs
+//! It takes about 0.2 ms. The bait is an abstract socket from before the hardening, so that it belongs
 //! to nobody inside: a program that can still connect to it is not confined.
 
 mod checks;
 mod status;
 
-use std::io::{Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sandshell_sys::rights::Rights;
-use sandshell_sys::spawn::{Identity, fork_single_threaded};
+use sandshell_sys::spawn::{Identity, in_child};
 use sandshell_sys::wire::{Malformed, Reader, Writer};
 use sandshell_types::{Layer, Protection, ProtectionStatus};
 
 pub use checks::JUDGED;
 pub(crate) use status::Namespaces;
-
-/// Longest report that is taken from the child, which runs nothing of a user's.
-const REPORT_LIMIT: u64 = 16 * 1024;
 
 /// How it looks outside the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,37 +77,12 @@ pub fn run(
     identity: Option<&Identity>,
     rights: &Rights<'_>,
 ) -> Vec<Protection> {
-    let reported = report(outside, bait, identity, rights);
-    reported.unwrap_or_else(|errno| {
+    let found = in_child(|| checks::all(outside, bait, identity, rights));
+    found.unwrap_or_else(|errno| {
         let reason = format!("the probe could not run: {errno}");
         let off = |layer| off(layer, reason.clone());
         JUDGED.iter().copied().map(off).collect()
     })
-}
-
-fn report(
-    outside: &Outside,
-    bait: &Bait,
-    identity: Option<&Identity>,
-    rights: &Rights<'_>,
-) -> Result<Vec<Protection>, Errno> {
-    let (reading, writing) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let Some(child) = fork_single_threaded()? else {
-        let found = checks::all(outside, bait, identity, rights);
-        let _ = std::fs::File::from(writing).write_all(&encode(&found));
-        // The parent's own ends of its sockets stay as they are.
-        std::process::exit(0);
-    };
-    drop(writing);
-    let mut bytes = Vec::new();
-    let read = std::fs::File::from(reading)
-        .take(REPORT_LIMIT)
-        .read_to_end(&mut bytes);
-    while let Err(Errno::INTR) = waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED) {
-    }
-    read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    // A child that was killed has said nothing.
-    decode(&bytes).map_err(|Malformed| Errno::PIPE)
 }
 
 fn unix_socket() -> Result<OwnedFd, Errno> {
@@ -176,7 +145,7 @@ fn off(layer: Layer, reason: String) -> Protection {
     }
 }
 
-/// The report as bytes, for the pipe and for init's message to the agent.
+/// The report as bytes, for init's message to the agent.
 pub fn encode(protections: &[Protection]) -> Vec<u8> {
     let mut w = Writer::new();
     w.u32(protections.len() as u32);

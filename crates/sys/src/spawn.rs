@@ -233,7 +233,7 @@ pub fn spawn(plan: &SpawnPlan<'_>) -> Result<Spawned, SpawnError> {
     match Stage::from_u32(stage) {
         None => Ok(Spawned { pid, pidfd }),
         Some(stage) => {
-            reap_failed(&pidfd);
+            reap(&pidfd);
             Err(SpawnError {
                 stage,
                 errno: Errno::from_raw_os_error(errno),
@@ -274,8 +274,8 @@ fn clear_of_targets(
     Ok((placed, moved))
 }
 
-/// Collects a child that exited before its exec.
-fn reap_failed(pidfd: &OwnedFd) {
+/// Collects a child that ended, or is about to.
+fn reap(pidfd: &OwnedFd) {
     use rustix::process::{WaitId, WaitIdOptions, waitid};
     use std::os::fd::AsFd as _;
     while let Err(Errno::INTR) = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED) {}
@@ -536,6 +536,57 @@ unsafe fn close_range(first: RawFd, last: RawFd) -> c_long {
 pub(crate) fn errno() -> i32 {
     // SAFETY: always a valid pointer to this thread's errno.
     unsafe { *libc::__errno_location() }
+}
+
+/// Does something in a child that borrows our memory, and returns what came of it: a fork without its
+/// cost, for work that changes the rights or namespaces of whoever does it.
+///
+/// Only for `init`, which has one thread: it is suspended until the child has ended, so that the two
+/// are never in the same memory at once. What the work opens goes with the child, and must not be in
+/// its result.
+#[allow(unsafe_code, reason = "clone with shared memory has no safe form")]
+pub fn in_child<T, F: FnOnce() -> T>(work: F) -> Result<T, Errno> {
+    struct Job<F, T> {
+        work: Option<F>,
+        result: Option<T>,
+    }
+    extern "C" fn entry<T, F: FnOnce() -> T>(job: *mut c_void) -> c_int {
+        // SAFETY: `in_child` passes a pointer to its live job and is suspended meanwhile.
+        let job = unsafe { &mut *job.cast::<Job<F, T>>() };
+        job.result = job.work.take().map(|work| work());
+        // SAFETY: ends the child at once, without running anything of ours at exit.
+        unsafe { libc::_exit(0) }
+    }
+    let mut job = Job {
+        work: Some(work),
+        result: None,
+    };
+    let job_ptr: *mut Job<F, T> = &raw mut job;
+    let mut stack = vec![0_u128; CHILD_STACK / 16];
+    let mut pidfd: RawFd = -1;
+    // SAFETY: the stack is live and unused, the job outlives the child because CLONE_VFORK suspends
+    // us until it has ended, and `entry` never returns. The caller has one thread, so that no lock can
+    // be held by another. Needed because nothing safe clones with CLONE_VM.
+    let pid = unsafe {
+        libc::clone(
+            entry::<T, F>,
+            stack.as_mut_ptr_range().end.cast::<c_void>(),
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD,
+            job_ptr.cast::<c_void>(),
+            &raw mut pidfd,
+        )
+    };
+    if pid < 0 {
+        return Err(last_errno());
+    }
+    // SAFETY: the kernel put a fresh descriptor there, which nobody else owns.
+    reap(&unsafe { OwnedFd::from_raw_fd(pidfd) });
+    drop(stack);
+    // SAFETY: the child has ended. It wrote the result behind the compiler's back, so it is read as a
+    // whole, once, and the job is forgotten: its work was consumed by the child.
+    let result = unsafe { (&raw const job.result).read_volatile() };
+    std::mem::forget(job);
+    result.ok_or(Errno::CHILD)
 }
 
 /// Splits this single-threaded process in two. The child gets `None`.

@@ -1,8 +1,8 @@
-//! What /proc says about a process and its namespaces, for the probe.
+//! What the kernel says of a process: its rights, its namespaces, its root.
 
-use rustix::fs::{AtFlags, CWD, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
-use sandshell_sys::capability::Capabilities;
+use sandshell_sys::capability::{self, Capabilities, Sets};
 
 /// The namespaces of a process, by the kernel's numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,10 +19,9 @@ pub(crate) struct Namespaces {
 impl Namespaces {
     /// Those of this process.
     pub(crate) fn own() -> Result<Self, Errno> {
-        let number = |name: &str| {
-            let path = format!("/proc/self/ns/{name}");
-            statat(CWD, path, AtFlags::empty()).map(|found| found.st_ino)
-        };
+        let dir = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = openat(CWD, "/proc/self/ns", dir, Mode::empty())?;
+        let number = |name: &str| statat(&dir, name, AtFlags::empty()).map(|found| found.st_ino);
         Ok(Self {
             user: number("user")?,
             pid: number("pid")?,
@@ -40,57 +39,23 @@ pub(super) fn root_directory() -> Result<(u64, u64), Errno> {
     statat(CWD, "/", AtFlags::empty()).map(|root| (root.st_dev, root.st_ino))
 }
 
-/// Rights of a process, as the kernel tells them to everybody.
+/// Rights of this process, as the kernel counts them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Status {
-    /// In any set that can be used: inheritable, permitted, effective, ambient.
+    /// In any set that can be used or passed on: inheritable, permitted or effective. What is ambient
+    /// is in all of them.
     pub(super) capabilities: Capabilities,
     pub(super) bounding: Capabilities,
     pub(super) no_new_privs: bool,
-    /// Whether there are filters.
-    pub(super) filtered: bool,
 }
 
 impl Status {
-    /// The rights of a process; `self` for our own.
-    pub(super) fn of(process: &str) -> Option<Self> {
-        let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-        Self::parse(&text)
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let value = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-            Some(line.strip_prefix(':')?.trim())
-        };
-        let set = |name| u64::from_str_radix(value(name)?, 16).ok();
-        let used = set("CapInh")? | set("CapPrm")? | set("CapEff")? | set("CapAmb")?;
-        Some(Self {
-            capabilities: Capabilities(used),
-            bounding: Capabilities(set("CapBnd")?),
-            no_new_privs: value("NoNewPrivs")? == "1",
-            filtered: value("Seccomp")? == "2",
+    pub(super) fn own() -> Result<Self, Errno> {
+        let sets = Sets::current()?;
+        Ok(Self {
+            capabilities: sets.inheritable.or(sets.permitted).or(sets.effective),
+            bounding: capability::bounding(),
+            no_new_privs: rustix::thread::no_new_privs()?,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_status_is_read() {
-        let text = "Name:\tx\nCapInh:\t0000000000000000\nCapPrm:\t0000000000000001\n\
-                    CapEff:\t0000000000000000\nCapBnd:\t00000000000000ff\nCapAmb:\t0000000000000004\n\
-                    NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t2\n";
-        let wanted = Status {
-            capabilities: Capabilities(5),
-            bounding: Capabilities(0xFF),
-            no_new_privs: true,
-            filtered: true,
-        };
-        assert_eq!(Status::parse(text), Some(wanted));
-        assert_eq!(Status::parse("Name:\tx\n"), None);
-        assert!(Status::of("self").is_some());
     }
 }

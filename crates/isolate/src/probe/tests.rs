@@ -1,5 +1,9 @@
-use rustix::process::geteuid;
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsFd as _;
+
+use rustix::process::{WaitId, WaitIdOptions, geteuid, waitid};
 use sandshell_sys::capability::{Capabilities, bounding};
+use sandshell_sys::spawn::fork_single_threaded;
 
 use super::*;
 use crate::harden::{Filters, InitHardening, on_init};
