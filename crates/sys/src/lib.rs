@@ -10,6 +10,8 @@ pub mod calls;
 pub mod capability;
 pub mod cgroup;
 pub mod identity;
+#[cfg(feature = "knock")]
+pub mod knock;
 pub mod landlock;
 pub mod packet;
 pub mod procfs;

@@ -201,7 +201,7 @@ impl<'a> Facts<'a> {
 
 fn apart(own: u64, outside: u64, what: &str) -> Verdict {
     if own == outside {
-        holds_not(format!("{what} are shared with the agent"))
+        holds_not(format!("shared with the outside: {what}"))
     } else {
         Ok(())
     }
