@@ -96,6 +96,17 @@ impl Filter {
         Self { program }
     }
 
+    /// The program as the kernel takes it, for others who install filters.
+    #[cfg(feature = "knock")]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let bytes = |i: &libc::sock_filter| {
+            let [low, high] = i.code.to_ne_bytes();
+            let [a, b, c, d] = i.k.to_ne_bytes();
+            [low, high, i.jt, i.jf, a, b, c, d]
+        };
+        self.program.iter().flat_map(bytes).collect()
+    }
+
     /// How many instructions it has.
     pub fn len(&self) -> usize {
         self.program.len()

@@ -102,7 +102,7 @@ pub enum Stage {
     /// Executing the program.
     Exec = 6,
     /// Giving up rights.
-    Rights = 7,
+    Rights = 9,
 }
 
 impl Stage {

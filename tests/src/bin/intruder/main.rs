@@ -6,11 +6,13 @@
 //! intruder sweep                 every system call once, with empty arguments
 //! intruder doors                 what no sandbox may do to the kernel, by name
 //! intruder sights [WORD=VALUE…]  what no sandbox may see or touch of the host
+//! intruder container-filter      a filter such as container engines put on all they run
 //! ```
 //!
 //! One line for each: its name, `open` or `shut`, and what was seen.
 #![allow(clippy::print_stdout, reason = "its findings go to standard output")]
 
+mod container;
 mod doors;
 mod sights;
 
@@ -26,6 +28,7 @@ fn main() {
         Some("sweep") => sweep(),
         Some("doors") => doors::try_all(),
         Some("sights") => sights::try_all(&words.collect::<Vec<_>>()),
+        Some("container-filter") => container::write_filter(),
         _ => std::process::exit(2),
     }
 }
