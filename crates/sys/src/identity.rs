@@ -6,10 +6,26 @@
 
 use rustix::io::Errno;
 
-use crate::capability::{Capabilities, Capability, Sets};
-use crate::spawn::{Identity, last_errno};
+use crate::spawn::Identity;
 
-const MAY_SWITCH: Capabilities = Capabilities::of(&[Capability::Setgid, Capability::Setuid]);
+const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+const CAP_SETGID: u32 = 6;
+const CAP_SETUID: u32 = 7;
+const MAY_SWITCH: u64 = (1 << CAP_SETGID) | (1 << CAP_SETUID);
+
+#[repr(C)]
+struct CapabilityHeader {
+    version: u32,
+    pid: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct CapabilityHalf {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
 
 /// Gives this thread a working directory and umask of its own.
 #[allow(
@@ -34,9 +50,9 @@ pub fn assume(identity: Option<&Identity>) -> Result<(), Errno> {
         gid: rustix::process::getegid().as_raw(),
         groups: Vec::new(),
     };
-    let permitted = Sets::current()?.permitted;
+    let permitted = permitted()?;
     // Whoever was assumed before could be left only with these.
-    set_effective(permitted, permitted.and(MAY_SWITCH))?;
+    set_effective(permitted & MAY_SWITCH)?;
     let wanted = identity.unwrap_or(&own);
     set_groups(&wanted.groups)?;
     set_file_ids(wanted.uid, wanted.gid)?;
@@ -45,9 +61,9 @@ pub fn assume(identity: Option<&Identity>) -> Result<(), Errno> {
     let effective = if identity.is_none() {
         permitted
     } else {
-        permitted.and(MAY_SWITCH)
+        permitted & MAY_SWITCH
     };
-    set_effective(permitted, effective)
+    set_effective(effective)
 }
 
 #[allow(unsafe_code, reason = "no wrapper calls setgroups for one thread")]
@@ -80,12 +96,50 @@ fn set_file_ids(uid: u32, gid: u32) -> Result<(), Errno> {
     }
 }
 
-fn set_effective(permitted: Capabilities, effective: Capabilities) -> Result<(), Errno> {
-    let sets = Sets {
-        effective,
-        ..Sets::exactly(permitted)
+/// What this thread may have.
+#[allow(
+    unsafe_code,
+    reason = "no wrapper reads the capabilities of one thread"
+)]
+fn permitted() -> Result<u64, Errno> {
+    let mut header = CapabilityHeader {
+        version: CAPABILITY_VERSION_3,
+        pid: 0,
     };
-    sets.apply()
+    let mut halves = [CapabilityHalf::default(); 2];
+    // SAFETY: version 3 fills exactly two halves; both pointers are to live values.
+    let result = unsafe { libc::syscall(libc::SYS_capget, &raw mut header, halves.as_mut_ptr()) };
+    if result < 0 {
+        return Err(last_errno());
+    }
+    let [low, high] = halves;
+    Ok(u64::from(low.permitted) | (u64::from(high.permitted) << 32))
+}
+
+#[allow(unsafe_code, reason = "no wrapper sets the capabilities of one thread")]
+fn set_effective(effective: u64) -> Result<(), Errno> {
+    let permitted = permitted()?;
+    let mut header = CapabilityHeader {
+        version: CAPABILITY_VERSION_3,
+        pid: 0,
+    };
+    let half = |shift: u32| CapabilityHalf {
+        effective: (effective >> shift) as u32,
+        permitted: (permitted >> shift) as u32,
+        inheritable: 0,
+    };
+    let halves = [half(0), half(32)];
+    // SAFETY: version 3 reads exactly two halves; both pointers are to live values.
+    let result = unsafe { libc::syscall(libc::SYS_capset, &raw mut header, halves.as_ptr()) };
+    if result < 0 {
+        Err(last_errno())
+    } else {
+        Ok(())
+    }
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]
