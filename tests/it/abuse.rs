@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use bait::Bait;
 use places::{Level, Place};
 
-use crate::calls::skipped;
+use crate::calls::{in_time, marker, skipped};
 
 /// What the intruder said of a door: whether it is open, and what it saw.
 type Findings = BTreeMap<String, (bool, String)>;
@@ -117,6 +117,35 @@ async fn no_door_is_open_to_a_command_of_root_below_root() {
 #[tokio::test]
 async fn no_door_is_open_to_a_command_below_an_ordinary_user() {
     no_door_is_open(Level::User, None).await;
+}
+
+/// Two sandboxes of one maker have nothing in common.
+#[tokio::test]
+async fn a_sandbox_sees_nothing_of_another() {
+    for level in [Level::Root, Level::User] {
+        let (one, other) = match (Place::sandbox(level, None), Place::sandbox(level, None)) {
+            (Ok(one), Ok(other)) => (one, other),
+            (Err(why), _) | (_, Err(why)) => {
+                skipped(&why);
+                continue;
+            }
+        };
+        let (mut standing, words) = one.stand(&marker()).await;
+        let found = parse(&other.intrude(&format!("sights {words}")).await);
+        for name in [
+            "host-process-cmdline",
+            "host-file",
+            "host-socket",
+            "abstract-socket",
+            "host-port",
+            "host-port-listed",
+        ] {
+            let (open, detail) = &found[name];
+            assert!(!open, "{name} of another sandbox: {detail}");
+        }
+        drop(standing.stdin.take());
+        in_time(standing.wait()).await.unwrap();
+    }
 }
 
 /// Each number from 0 to 600, once, with empty arguments. On another kernel than the golden list's,

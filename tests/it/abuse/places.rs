@@ -1,12 +1,11 @@
 //! Places to put an intruder into: a sandbox at each level of privilege, and bubblewrap's.
 
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use sandshell_testkit::{UnprivilegedUser, find_binary};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, Command};
 
 /// A few system calls wait for a second each; the rest is quick.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -93,16 +92,36 @@ impl Place {
 
     /// What the intruder prints in this place.
     pub(super) async fn intrude(&self, words: &str) -> String {
-        let intruder = std::fs::read(PathBuf::from(env!("CARGO_BIN_EXE_intruder"))).unwrap();
-        let (said, errors) = self.run(&format!("{INSTALL}{words}"), &intruder).await;
+        let (said, errors) = self.run(&format!("{INSTALL}{words}"), &intruder()).await;
         assert!(!said.is_empty(), "{self:?}: {errors}");
         said
     }
 
-    /// What a script prints on its outputs.
-    pub(super) async fn run(&self, script: &str, stdin: &[u8]) -> (String, String) {
+    /// Puts the intruder there, to stand until its input ends. Says what it said on its first line.
+    pub(super) async fn stand(&self, marker: &str) -> (Child, String) {
+        let intruder = intruder();
+        let script = format!(
+            "head -c {} > /tmp/intruder && chmod 755 /tmp/intruder && exec /tmp/intruder stand {marker}",
+            intruder.len()
+        );
+        let mut child = self.start(&script);
+        let talk = async {
+            let input = child.stdin.as_mut().unwrap();
+            input.write_all(&intruder).await.unwrap();
+            input.flush().await.unwrap();
+            let mut line = String::new();
+            let mut output = BufReader::new(child.stdout.as_mut().unwrap());
+            output.read_line(&mut line).await.unwrap();
+            line.trim_end().to_owned()
+        };
+        let line = tokio::time::timeout(DEADLINE, talk).await.unwrap();
+        assert!(line.contains(marker), "{line:?}");
+        (child, line)
+    }
+
+    fn start(&self, script: &str) -> Child {
         let (program, words) = self.words.split_first().unwrap();
-        let mut child = Command::new(program)
+        Command::new(program)
             .args(words)
             .args(["bash", "-c", script])
             .env("HOME", self.home.path())
@@ -113,7 +132,12 @@ impl Place {
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .unwrap();
+            .unwrap()
+    }
+
+    /// What a script prints on its outputs.
+    pub(super) async fn run(&self, script: &str, stdin: &[u8]) -> (String, String) {
+        let mut child = self.start(script);
         let mut input = child.stdin.take().unwrap();
         let (mut output, mut errors) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         let (mut said, mut complained) = (Vec::new(), Vec::new());
@@ -137,6 +161,10 @@ impl Place {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (text(said), text(complained))
     }
+}
+
+fn intruder() -> Vec<u8> {
+    std::fs::read(env!("CARGO_BIN_EXE_intruder")).unwrap()
 }
 
 /// The words that make what follows run at this level; says why where that cannot be.

@@ -233,6 +233,7 @@ fn table() -> Vec<(&'static str, &'static str, Arguments)> {
         ("real-time", "sched_setscheduler", vec![n(0), n(1), halves(&[50])]),
         ("deadline", "sched_setattr", vec![n(0), words(&[0x30 | 6 << 32, 0, 0, 1_000_000, 10_000_000, 10_000_000]), n(0)]),
         ("io-real-time", "ioprio_set", vec![n(1), n(0), n(1 << 13)]),
+        ("mmap-zero", "mmap", vec![n(0), n(4096), n(3), n(0x32), minus(1), n(0)]),
         // Devices.
         ("mknod-disk", "mknodat", vec![minus(HERE), t("/tmp/intruder-disk"), n(BLOCK_DEVICE), n(8 << 8)]),
         ("mknod-memory", "mknodat", vec![minus(HERE), t("/tmp/intruder-memory"), n(CHARACTER_DEVICE), n(1 << 8 | 1)]),

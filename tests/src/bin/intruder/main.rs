@@ -6,6 +6,7 @@
 //! intruder sweep                 every system call once, with empty arguments
 //! intruder doors                 what no sandbox may do to the kernel, by name
 //! intruder sights [WORD=VALUE…]  what no sandbox may see or touch of the host
+//! intruder stand MARKER          lays bait of its own, names it, and waits for the end of its input
 //! intruder container-filter      a filter such as container engines put on all they run
 //! ```
 //!
@@ -15,6 +16,7 @@
 mod container;
 mod doors;
 mod sights;
+mod stand;
 
 use sandshell_sys::calls;
 use sandshell_sys::knock::{Answer, knock};
@@ -28,6 +30,7 @@ fn main() {
         Some("sweep") => sweep(),
         Some("doors") => doors::try_all(),
         Some("sights") => sights::try_all(&words.collect::<Vec<_>>()),
+        Some("stand") => stand::wait(&words.next().unwrap_or_default()),
         Some("container-filter") => container::write_filter(),
         _ => std::process::exit(2),
     }
