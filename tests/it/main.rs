@@ -7,6 +7,7 @@
     reason = "a failed expectation is what a test is for"
 )]
 
+mod abuse;
 mod archive;
 mod backups;
 mod bad_input;

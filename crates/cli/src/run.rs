@@ -20,6 +20,7 @@ use sandshell_client::types::{
 use sandshell_client::{Client, ClientError, OutputQuery};
 use sandshell_isolate::host_root;
 use sandshell_isolate::launcher::{Launcher, read_outcome};
+use sandshell_isolate::limits::SandboxLimits;
 use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan};
 use sandshell_isolate::stage::Outcome;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -67,7 +68,11 @@ fn run_in(launcher: &Launcher, directory: PathBuf, arguments: RunArguments) -> R
         root: host_root::plan(&etc, ids, SIZE, INODES),
         ids,
         hostname: "sandbox".to_owned(),
-        pids: Some(PIDS),
+        group: format!("sandshell-run-{}", rustix::process::getpid().as_raw_pid()),
+        limits: SandboxLimits {
+            pids: Some(PIDS),
+            ..SandboxLimits::default()
+        },
         one_shot: true,
         agent: serde_json::to_value(settings).map_err(|error| Failure::ours(&error))?,
         directory,

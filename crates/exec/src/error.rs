@@ -239,7 +239,9 @@ impl ExecError {
                 pointer: "/private_processes".to_owned(),
                 detail: format!("no process tree of its own can be made here: {errno}"),
             },
-            (Stage::Clone | Stage::Fds, _) => Self::system("cannot start a process", errno),
+            (Stage::Clone | Stage::Fds | Stage::Rights, _) => {
+                Self::system("cannot start a process", errno)
+            }
         }
     }
 }

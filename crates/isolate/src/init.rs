@@ -15,10 +15,13 @@ use std::path::PathBuf;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{WaitOptions, WaitStatus};
-use sandshell_sys::spawn::{SpawnError, SpawnPlan, Spawned, Stage, spawn};
+use sandshell_sys::rights::Rights;
+use sandshell_sys::spawn::{Identity, SpawnError, SpawnPlan, Spawned, Stage, spawn};
 use sandshell_sys::{procfs, signal};
 
+use crate::harden::Hardened;
 use crate::keeper::{Keepers, Lost};
+use crate::plan::SANDBOX_UID;
 use crate::private::Privates;
 use crate::protocol::{Event, Exit, MAX_INLINE, ReceiveError, SpawnRequest};
 
@@ -64,23 +67,30 @@ pub fn run(socket: &OwnedFd, options: &InitOptions) -> Result<(), InitError> {
     }
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(setup("non-dumpable"))?;
-    serve(socket, options, Event::Ready { root: None })
+    let ready = Event::Ready {
+        root: None,
+        protections: Vec::new(),
+    };
+    serve(socket, options, None, &ready)
 }
 
 /// Says that it is ready and serves until the agent is gone.
 pub(crate) fn serve(
     socket: &OwnedFd,
     options: &InitOptions,
-    ready: Event,
+    hardened: Option<&Hardened<'_>>,
+    ready: &Event,
 ) -> Result<(), InitError> {
     let setup = |step| move |errno| InitError::Setup { step, errno };
     let signals = signal::block_all_and_watch(WATCHED).map_err(setup("signalfd"))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     ready.send(socket).map_err(setup("ready message"))?;
-    drop(ready);
     Init {
         socket,
-        options,
+        manner: Manner {
+            avoid_clone3: options.avoid_clone3,
+            hardened,
+        },
         programs: HashMap::new(),
         keepers: Keepers::default(),
         privates: Privates::default(),
@@ -108,7 +118,7 @@ pub(crate) fn mount_own_proc() -> Result<(), Errno> {
 
 struct Init<'a> {
     socket: &'a OwnedFd,
-    options: &'a InitOptions,
+    manner: Manner<'a>,
     /// Requests' numbers by pid, for programs that are ours to report.
     programs: HashMap<i32, u64>,
     /// Who reports for the others. An agent asks either for groups or for keepers, never for both.
@@ -153,7 +163,7 @@ impl Init<'_> {
 
     fn start(&mut self, request: &SpawnRequest, fds: Vec<OwnedFd>) {
         let event = if request.flags.private {
-            match self.privates.start(self.socket, request, fds) {
+            match self.privates.start(self.socket, request, fds, self.manner) {
                 // The reaper reports for itself.
                 Ok(()) => return,
                 Err(errno) => Event::Failed {
@@ -163,8 +173,7 @@ impl Init<'_> {
                 },
             }
         } else if request.flags.keeper {
-            let avoid_clone3 = self.options.avoid_clone3;
-            match self.keepers.start(self.socket, request, fds, avoid_clone3) {
+            match self.keepers.start(self.socket, request, fds, self.manner) {
                 // The keeper reports for itself.
                 Ok(()) => return,
                 Err(errno) => Event::Failed {
@@ -174,7 +183,7 @@ impl Init<'_> {
                 },
             }
         } else {
-            match spawn_request(request, &fds, self.options.avoid_clone3) {
+            match spawn_request(request, &fds, self.manner) {
                 Ok(Spawned { pid, pidfd }) => {
                     self.programs.insert(pid, request.id);
                     Event::Spawned {
@@ -234,11 +243,28 @@ impl Init<'_> {
     }
 }
 
+/// How programs are started, whoever asks.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Manner<'a> {
+    /// Use `clone` instead of `clone3`.
+    pub(crate) avoid_clone3: bool,
+    /// What programs give up, where init itself is hardened.
+    pub(crate) hardened: Option<&'a Hardened<'a>>,
+}
+
+impl Manner<'_> {
+    /// What a program gives up. One that takes on nobody is no root.
+    fn rights(&self, identity: Option<&Identity>) -> Option<&Rights<'_>> {
+        let uid = identity.map_or(SANDBOX_UID, |identity| identity.uid);
+        self.hardened.map(|hardened| hardened.rights(uid))
+    }
+}
+
 /// Starts what a request describes.
 pub(crate) fn spawn_request(
     request: &SpawnRequest,
     fds: &[OwnedFd],
-    avoid_clone3: bool,
+    manner: Manner<'_>,
 ) -> Result<Spawned, SpawnError> {
     let placed: Vec<(BorrowedFd<'_>, i32)> = fds
         .iter()
@@ -262,12 +288,13 @@ pub(crate) fn spawn_request(
         cwd: Some(&request.cwd),
         fds: &placed,
         identity: request.identity.as_ref(),
+        rights: manner.rights(request.identity.as_ref()),
         rlimits: &request.rlimits,
         namespaces: 0,
         cgroup,
         join: &join,
         controlling_terminal: request.flags.controlling_terminal,
-        avoid_clone3,
+        avoid_clone3: manner.avoid_clone3,
     })
 }
 

@@ -182,6 +182,7 @@ fn start(options: &InitOptions) -> Result<(OwnedFd, OwnedFd), LaunchError> {
             (theirs.as_fd(), SOCKET_FD),
         ],
         identity: None,
+        rights: None,
         rlimits: &[],
         namespaces: if options.namespaced {
             CLONE_NEWPID | CLONE_NEWNS
@@ -248,6 +249,7 @@ fn probe(group: Option<&Group>) -> Result<(), SpawnError> {
         cwd: None,
         fds: &[],
         identity: None,
+        rights: None,
         rlimits: &[],
         namespaces: 0,
         cgroup: group.map(Group::dir),

@@ -18,6 +18,7 @@ use std::io::Read as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt as _, chown};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create, open};
@@ -29,7 +30,10 @@ use sandshell_sys::namespace::{self, Namespaces};
 use sandshell_sys::spawn::{SpawnPlan, Spawned, spawn};
 use sandshell_sys::{packet, signal};
 
+use crate::harden::Filters;
+use crate::limits::{Controllers, Parent, SandboxGroups};
 use crate::plan::{AGENT_UID, Ids, RANGE, SANDBOX_UID, SandboxPlan};
+use crate::probe::Outside;
 use crate::stage::{self, Birth, Outcome, Report, Seat, Step, Trees};
 
 /// The word that makes the binary a launcher.
@@ -37,6 +41,9 @@ pub const WORD: &str = "launcher";
 
 /// The descriptor of the hub's socket in the launcher.
 pub const SOCKET_FD: i32 = 3;
+
+/// How long groups may take to become empty once their processes were killed.
+const SWEEP: Duration = Duration::from_secs(5);
 
 const LAUNCHED: u8 = 0;
 const REFUSED: u8 = 1;
@@ -93,7 +100,9 @@ impl Launcher {
             identity: None,
             rlimits: &[],
             namespaces: 0,
+            rights: None,
             cgroup: None,
+            join: &[],
             controlling_terminal: false,
             avoid_clone3: false,
         })
@@ -160,9 +169,21 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Option<(usize, Vec<OwnedFd>)>
     }
 }
 
+/// What is made once for all sandboxes; a fork inherits it.
+#[derive(Debug)]
+pub(crate) struct Workshop {
+    /// The groups below which those of sandboxes are made.
+    pub(crate) parent: Parent,
+    /// The filters of system calls.
+    pub(crate) filters: Filters,
+    /// How it looks outside; without it the probe could prove nothing.
+    pub(crate) outside: Option<Outside>,
+}
+
 /// What the launcher itself remembers of a sandbox that must not outlive it.
 struct Kept {
     agent: OwnedFd,
+    group: String,
     directory: PathBuf,
     /// Held open as long as we live: its end is told to the agent by the kernel, also when we cannot.
     _alive: OwnedFd,
@@ -174,13 +195,18 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
     // Agents are told of by their pidfds; nobody collects them.
     signal::ignore(signal::CHLD);
     rustix::process::umask(Mode::from_raw_mode(0o077));
+    let workshop = Workshop {
+        parent: Parent::own(),
+        filters: Filters::compile(),
+        outside: Outside::look().ok(),
+    };
     let mut kept = Vec::new();
     let mut buffer = [0; 16];
     while let Some((_, mut fds)) = receive(&socket, &mut buffer) {
         let Some(plan) = fds.pop().and_then(read_plan) else {
             break;
         };
-        match begin(&plan) {
+        match begin(&workshop, &plan) {
             Ok(Begun::Parent {
                 agent,
                 report,
@@ -191,6 +217,7 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
                 if let Some(alive) = alive {
                     kept.push(Kept {
                         agent,
+                        group: plan.group,
                         directory: plan.directory,
                         _alive: alive,
                     });
@@ -200,7 +227,7 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
                 // The agent holds nothing of the hub's.
                 drop(socket);
                 drop(kept);
-                return match stage::become_agent(*birth, report) {
+                return match stage::become_agent(&workshop, *birth, report) {
                     Ok(seat) => serve_agent(seat),
                     Err((report, step)) => {
                         report.tell(&Outcome::Failed(step));
@@ -216,12 +243,16 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
         }
     }
     for Kept {
-        agent, directory, ..
+        agent,
+        group,
+        directory,
+        ..
     } in kept
     {
         let _ = signal::send(&agent, 9);
         // The end of the agent is the end of its namespaces, and so of everything in them.
         let _ = poll(&mut [PollFd::new(&agent, PollFlags::IN)], None);
+        SandboxGroups::sweep(&workshop.parent, &group, SWEEP);
         let _ = std::fs::remove_dir_all(directory);
     }
     0
@@ -242,7 +273,7 @@ enum Begun {
     Child(Box<Birth>, Report),
 }
 
-fn begin(plan: &SandboxPlan) -> Result<Begun, Step> {
+fn begin(workshop: &Workshop, plan: &SandboxPlan) -> Result<Begun, Step> {
     let state = plan.directory.join("agent");
     std::fs::create_dir_all(&state).map_err(io_step("the sandbox's directory"))?;
     let log = OpenOptions::new()
@@ -251,10 +282,24 @@ fn begin(plan: &SandboxPlan) -> Result<Begun, Step> {
         .mode(0o600)
         .open(plan.directory.join("agent.log"))
         .map_err(io_step("the agent's log"))?;
-    if let Ids::Range(base) = plan.ids {
-        let agent = base + AGENT_UID;
-        chown(&state, Some(agent), Some(agent)).map_err(io_step("the agent's state"))?;
-    }
+    let agent_uid = match plan.ids {
+        Ids::Range(base) => {
+            let agent = base + AGENT_UID;
+            chown(&state, Some(agent), Some(agent)).map_err(io_step("the agent's state"))?;
+            agent
+        }
+        Ids::Own => rustix::process::getuid().as_raw(),
+    };
+    let groups = SandboxGroups::create(&workshop.parent, &plan.group, &plan.limits, agent_uid)
+        .map_err(|error| Step {
+            what: error.to_string(),
+            errno: Errno::INVAL,
+        })?;
+    // Only whoever may mount can hand a group over without what lies beside it.
+    let delegated = groups.delegate().unwrap_or_else(|errno| {
+        let reason = format!("its groups cannot be handed over: {errno}");
+        (Err(reason.clone()), Controllers::none(&reason))
+    });
     let trees = match plan.ids {
         Ids::Range(_) => Some(Trees::open(plan)?),
         Ids::Own => None,
@@ -274,13 +319,16 @@ fn begin(plan: &SandboxPlan) -> Result<Begun, Step> {
         .and(Namespaces::NET)
         .and(Namespaces::IPC)
         .and(Namespaces::UTS);
-    let born = namespace::fork_into(all, None).map_err(Step::at("new namespaces"))?;
+    let born =
+        namespace::fork_into(all, groups.agent_group()).map_err(Step::at("new namespaces"))?;
     let Some(agent) = born else {
         drop((gone, report, alive));
         let birth = Birth {
             plan: plan.clone(),
             go,
             trees,
+            groups,
+            delegated,
             socket,
             liveness,
             log: log.into(),

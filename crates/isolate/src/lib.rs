@@ -26,6 +26,7 @@
 //! Invariants: init opens no path a user named, except as the child of a clone; it never blocks on
 //! the agent; it holds no secret.
 
+pub mod harden;
 pub mod host_root;
 pub mod init;
 mod keeper;
@@ -34,6 +35,7 @@ pub mod launcher;
 pub mod limits;
 pub mod plan;
 mod private;
+pub mod probe;
 pub mod protocol;
 mod rootfs;
 pub mod stage;

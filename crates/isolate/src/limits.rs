@@ -19,6 +19,7 @@ mod sandbox;
 
 use sandshell_sys::cgroup::{Group, Limit, Seat, Version};
 use sandshell_types::Cpus;
+use serde::{Deserialize, Serialize};
 
 pub use parent::Parent;
 pub use sandbox::{Joins, SandboxGroups};
@@ -31,7 +32,7 @@ const LEAST_MEMORY_INSIDE: u64 = 4 << 20;
 const LEAST_PIDS: u64 = 16;
 
 /// What a whole sandbox may use. Absent: no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxLimits {
     /// Bytes of memory, swap included.
     pub memory_bytes: Option<u64>,

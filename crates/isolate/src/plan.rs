@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::SandboxLimits;
+
 /// The user commands run as unless they ask for another.
 pub const SANDBOX_USER: &str = "sandbox";
 /// Its number, and that of its group.
@@ -25,8 +27,10 @@ pub struct SandboxPlan {
     pub hostname: String,
     /// Its files.
     pub root: RootPlan,
-    /// Most processes and threads at a time, over all its users.
-    pub pids: Option<u64>,
+    /// The name of its groups, which nobody else uses.
+    pub group: String,
+    /// What it may use.
+    pub limits: SandboxLimits,
     /// Whether it ends, and leaves nothing, when whoever asked for it goes away.
     pub one_shot: bool,
     /// Settings of the agent, which it alone understands.

@@ -24,7 +24,7 @@ use rustix::process::{
 use sandshell_sys::fork::fork_private;
 use sandshell_sys::spawn::{SpawnError, Spawned, Stage};
 
-use crate::init::{mount_own_proc, reap_one, send, spawn_request};
+use crate::init::{Manner, mount_own_proc, reap_one, send, spawn_request};
 use crate::protocol::{Event, Exit, SpawnRequest};
 
 /// Init's private trees: the request's number and the reaper, by the reaper's pid.
@@ -38,10 +38,11 @@ impl Privates {
         socket: &OwnedFd,
         request: &SpawnRequest,
         fds: Vec<OwnedFd>,
+        manner: Manner<'_>,
     ) -> Result<(), Errno> {
         let group = fds.last().filter(|_| request.flags.into_cgroup);
         let Some(Spawned { pid, pidfd }) = fork_private(group.map(|fd| fd.as_fd()), false)? else {
-            serve(socket, request, fds);
+            serve(socket, request, fds, manner);
             std::process::exit(0);
         };
         self.0.insert(pid, (request.id, pidfd));
@@ -75,9 +76,9 @@ impl Privates {
     }
 }
 
-fn serve(socket: &OwnedFd, request: &SpawnRequest, fds: Vec<OwnedFd>) {
+fn serve(socket: &OwnedFd, request: &SpawnRequest, fds: Vec<OwnedFd>, manner: Manner<'_>) {
     let id = request.id;
-    let started = start(request, &fds);
+    let started = start(request, &fds, manner);
     // The program's pipes must have no other holder, or their end would never be seen.
     drop(fds);
     let (reaper, program) = match started {
@@ -104,7 +105,11 @@ fn serve(socket: &OwnedFd, request: &SpawnRequest, fds: Vec<OwnedFd>) {
     }
 }
 
-fn start(request: &SpawnRequest, fds: &[OwnedFd]) -> Result<(OwnedFd, Spawned), SpawnError> {
+fn start(
+    request: &SpawnRequest,
+    fds: &[OwnedFd],
+    manner: Manner<'_>,
+) -> Result<(OwnedFd, Spawned), SpawnError> {
     let at = |stage| move |errno| SpawnError { stage, errno };
     // No tree outlives the warden that answers for it.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(at(Stage::Private))?;
@@ -113,5 +118,5 @@ fn start(request: &SpawnRequest, fds: &[OwnedFd]) -> Result<(OwnedFd, Spawned), 
     // Born in its group already.
     let mut program = request.clone();
     program.flags.into_cgroup = false;
-    Ok((reaper, spawn_request(&program, fds, false)?))
+    Ok((reaper, spawn_request(&program, fds, manner)?))
 }

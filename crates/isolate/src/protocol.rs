@@ -6,6 +6,9 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
+use sandshell_types::Protection;
+
+use crate::probe;
 use crate::stage::Step;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
@@ -75,6 +78,8 @@ pub enum Event {
     Ready {
         /// The root of its files, where that is not ours.
         root: Option<OwnedFd>,
+        /// What was proved from inside.
+        protections: Vec<Protection>,
     },
     /// A program runs.
     Spawned {
@@ -282,8 +287,8 @@ impl Event {
                     .bytes(what.as_bytes())
                     .i32(errno.raw_os_error());
             }
-            Self::Ready { root } => {
-                w.u32(READY);
+            Self::Ready { root, protections } => {
+                w.u32(READY).bytes(&probe::encode(protections));
                 fds.extend(root.as_ref().map(AsFd::as_fd));
             }
             Self::Spawned {
@@ -315,7 +320,7 @@ impl Event {
 
     /// Receives an event; `Ok(None)` when init is gone.
     pub fn receive(socket: impl AsFd) -> Result<Option<Self>, ReceiveError> {
-        let mut buffer = [0; 128];
+        let mut buffer = [0; 4096];
         let Some((n, mut fds)) = packet::receive(socket, &mut buffer)? else {
             return Ok(None);
         };
@@ -326,7 +331,10 @@ impl Event {
                 what: String::from_utf8_lossy(r.bytes()?).into_owned(),
                 errno: Errno::from_raw_os_error(r.i32()?),
             }),
-            READY => Self::Ready { root: fds.pop() },
+            READY => Self::Ready {
+                root: fds.pop(),
+                protections: probe::decode(r.bytes()?)?,
+            },
             SPAWNED => {
                 let (id, pid) = (r.u64()?, r.i32()?);
                 let keeper = if fds.len() > 1 { fds.pop() } else { None };

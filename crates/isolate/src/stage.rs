@@ -29,16 +29,19 @@ use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, set_capabilities,
     set_capabilities_secure_bits, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
+use sandshell_sys::cgroup::Group;
 use sandshell_sys::mounts::{self, Limits};
 use sandshell_sys::namespace::{self, Namespaces};
 use sandshell_sys::{packet, signal};
-use sandshell_types::Protection;
+use sandshell_types::{Layer, Protection, ProtectionStatus};
 use serde::{Deserialize, Serialize};
 
 use crate::launch::{InitHandle, Surroundings, wait_for_event};
+use crate::launcher::Workshop;
+use crate::limits::{Controllers, SandboxGroups};
 use crate::plan::{AGENT_UID, Ids, SANDBOX_UID, SandboxPlan};
 use crate::protocol::Event;
-use crate::rootfs;
+use crate::{probe, rootfs};
 
 /// Where the agent finds its state.
 const STATE: &str = "/state";
@@ -135,6 +138,9 @@ pub(crate) struct Birth {
     pub(crate) go: OwnedFd,
     /// Copies of mounts, where the launcher must make them.
     pub(crate) trees: Option<Trees>,
+    pub(crate) groups: SandboxGroups,
+    /// What the agent gets of them.
+    pub(crate) delegated: (Result<Group, String>, Controllers),
     pub(crate) socket: OwnedFd,
     pub(crate) liveness: Option<OwnedFd>,
     pub(crate) log: OwnedFd,
@@ -168,28 +174,40 @@ impl Trees {
 }
 
 /// Sets everything up around the calling process, which then is the agent of the sandbox.
-pub(crate) fn become_agent(birth: Birth, report: Report) -> Result<Seat, (Report, Step)> {
-    match set_up(birth) {
-        Ok((plan, init, socket, liveness)) => Ok(Seat {
-            init,
-            socket,
+pub(crate) fn become_agent(
+    workshop: &Workshop,
+    birth: Birth,
+    report: Report,
+) -> Result<Seat, (Report, Step)> {
+    match set_up(workshop, birth) {
+        Ok(made) => Ok(Seat {
+            init: made.init,
+            socket: made.socket,
             state_dir: PathBuf::from(STATE),
-            liveness,
+            liveness: made.liveness,
             report,
-            protections: Vec::new(),
-            settings: plan.agent,
+            protections: made.protections,
+            settings: made.settings,
         }),
         Err(step) => Err((report, step)),
     }
 }
 
-type SetUp = (SandboxPlan, InitHandle, OwnedFd, Option<OwnedFd>);
+struct Made {
+    init: InitHandle,
+    socket: OwnedFd,
+    liveness: Option<OwnedFd>,
+    protections: Vec<Protection>,
+    settings: serde_json::Value,
+}
 
-fn set_up(birth: Birth) -> Result<SetUp, Step> {
+fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
     let Birth {
         plan,
         go,
         trees,
+        groups,
+        delegated: (cgroup, controllers),
         socket,
         liveness,
         log,
@@ -214,10 +232,18 @@ fn set_up(birth: Birth) -> Result<SetUp, Step> {
     };
     let channels = channels(own).map_err(Step::at("session channels"))?;
     let (ours, theirs) = packet::pair().map_err(Step::at("init's socket"))?;
-    let born = namespace::fork_into(Namespaces::PID.and(Namespaces::MOUNT), None)
-        .map_err(Step::at("init"))?;
+    let both = Namespaces::PID.and(Namespaces::MOUNT);
+    let born = namespace::fork_into(both, groups.init_group()).map_err(Step::at("init"))?;
     let Some(init) = born else {
-        inner::run(&plan, own, &trees.shown, &theirs);
+        inner::run(&inner::Entrance {
+            workshop,
+            plan: &plan,
+            own,
+            trees: &trees.shown,
+            groups: &groups,
+            channels: &channels,
+            socket: &theirs,
+        });
     };
     drop((theirs, trees.shown));
     own_surroundings(&plan, trees.state, &log)?;
@@ -230,8 +256,11 @@ fn set_up(birth: Birth) -> Result<SetUp, Step> {
         .map_err(Step::at("the agent's user"))?;
     drop_capabilities(plan.ids).map_err(Step::at("the agent's capabilities"))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Step::at("non-dumpable"))?;
-    let root = match wait_for_event(&ours) {
-        Some(Event::Ready { root: Some(root) }) => root,
+    let (root, proved) = match wait_for_event(&ours) {
+        Some(Event::Ready {
+            root: Some(root),
+            protections,
+        }) => (root, protections),
         Some(Event::Unfit(step)) => return Err(step),
         _ => return Err(Step::at("init")(Errno::PIPE)),
     };
@@ -240,12 +269,43 @@ fn set_up(birth: Birth) -> Result<SetUp, Step> {
         pidfd: init.pidfd,
         surroundings: Surroundings {
             pid_namespace: Ok(()),
-            cgroup: Err("no group was delegated".to_owned()),
+            cgroup,
+            controllers,
+            warden: None,
         },
         root: Some(root),
         channels: Some(channels),
     };
-    Ok((plan, handle, socket, liveness))
+    Ok(Made {
+        init: handle,
+        socket,
+        liveness,
+        protections: probe::compose(proved, known(&plan, &groups)),
+        settings: plan.agent,
+    })
+}
+
+/// What no probe could see from inside.
+fn known(plan: &SandboxPlan, groups: &SandboxGroups) -> Vec<Protection> {
+    let mut known = groups.protections().to_vec();
+    let one_id = "there is one user id for the agent and the commands; \
+                  run the hub as root to give each sandbox its own";
+    if plan.ids == Ids::Own {
+        known.push(Protection {
+            name: Layer::UidSeparation,
+            status: ProtectionStatus::Partial,
+            reason: Some(one_id.to_owned()),
+        });
+    }
+    // The one file system that can be written to has these limits from its making.
+    for name in [Layer::DiskLimit, Layer::InodeLimit] {
+        known.push(Protection {
+            name,
+            status: ProtectionStatus::Enforced,
+            reason: None,
+        });
+    }
+    known
 }
 
 fn expect_event(socket: &OwnedFd, wanted: impl Fn(&Event) -> bool) -> Result<(), Step> {

@@ -77,17 +77,24 @@ pub fn fork_into(
     }
 }
 
-/// Leaves the cgroup and user namespaces for fresh ones.
+/// Leaves the cgroup namespace for a fresh one, whose roots are the groups this process is in.
 #[allow(
     unsafe_code,
     reason = "unshare is unsafe for descriptors, which stay shared"
 )]
-pub fn unshare_cgroup_and_user() -> Result<(), Errno> {
-    // SAFETY: neither flag changes what descriptors or memory mean; the caller has one thread.
-    unsafe {
-        rustix::thread::unshare_unsafe(UnshareFlags::NEWCGROUP)?;
-        rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER)
-    }
+pub fn unshare_cgroup() -> Result<(), Errno> {
+    // SAFETY: the flag does not change what descriptors or memory mean.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWCGROUP) }
+}
+
+/// Leaves the user namespace for a fresh one. For a process with one thread.
+#[allow(
+    unsafe_code,
+    reason = "unshare is unsafe for descriptors, which stay shared"
+)]
+pub fn unshare_user() -> Result<(), Errno> {
+    // SAFETY: the flag does not change what descriptors or memory mean.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }
 }
 
 /// Closes every descriptor from 3 on but one. For a forked child that never returns to where they are
