@@ -12,7 +12,7 @@ use crate::token::Token;
 
 /// Routes that say nothing worth protecting: probes, and the description of the API, which is the same
 /// in every copy of the program.
-pub(crate) const OPEN: &[&str] = &["/healthz", "/readyz", "/version", "/openapi.json", "/docs"];
+pub const OPEN: &[&str] = &["/healthz", "/readyz", "/version", "/openapi.json", "/docs"];
 
 /// The rule for one agent; without a token everyone who can connect may ask.
 #[derive(Debug)]

@@ -65,7 +65,9 @@ pub(crate) fn run(arguments: AgentArguments) -> Result<ExitCode, Failure> {
 fn options(arguments: AgentArguments) -> AgentOptions {
     AgentOptions {
         listen: arguments.listen,
-        state_dir: arguments.state_dir.unwrap_or_else(default_state_dir),
+        state_dir: arguments
+            .state_dir
+            .unwrap_or_else(|| default_state_dir("agent")),
         token_file: arguments.token_file,
         ready_file: arguments.ready_file,
         cwd: arguments.cwd,
@@ -87,8 +89,8 @@ fn failure(error: &AgentError) -> Failure {
     }
 }
 
-/// The XDG state directory, or one in /tmp for a user without a home.
-fn default_state_dir() -> PathBuf {
+/// A directory in the XDG state directory, or one in /tmp for a user without a home.
+pub(crate) fn default_state_dir(whose: &str) -> PathBuf {
     let set = |name| {
         std::env::var_os(name)
             .map(PathBuf::from)
@@ -99,11 +101,11 @@ fn default_state_dir() -> PathBuf {
         .map_or_else(
             || {
                 PathBuf::from(format!(
-                    "/tmp/sandshell-agent-{}",
+                    "/tmp/sandshell-{whose}-{}",
                     rustix::process::getuid().as_raw()
                 ))
             },
-            |state| state.join("sandshell/agent"),
+            |state| state.join("sandshell").join(whose),
         )
 }
 

@@ -11,6 +11,7 @@ mod agent;
 mod arguments;
 mod failure;
 mod logs;
+mod serve;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -29,8 +30,10 @@ fn main() -> ExitCode {
     }
     let result = match Arguments::parse().command {
         Command::Agent(arguments) => agent::run(*arguments),
+        Command::Serve(arguments) => serve::run(*arguments),
         Command::Version { json } => version(json),
-        Command::Openapi => print(&sandshell_agent::openapi_json()),
+        Command::Openapi { hub: false } => print(&sandshell_agent::openapi_json()),
+        Command::Openapi { hub: true } => print(&sandshell_hub::openapi_json()),
     };
     result.unwrap_or_else(Failure::report)
 }

@@ -29,7 +29,7 @@ const HOP_BY_HOP: [HeaderName; 7] = [
 ];
 
 /// Takes off what concerns only the connection it came by.
-fn strip_connection(headers: &mut HeaderMap) {
+pub fn strip_connection(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
         .filter_map(|name| name.parse().ok())
         .collect();
@@ -39,7 +39,7 @@ fn strip_connection(headers: &mut HeaderMap) {
 }
 
 /// The comma-separated words of a field.
-fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+pub fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).iter();
     values
         .filter_map(|value| value.to_str().ok())
@@ -49,7 +49,7 @@ fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item =
 
 /// What a request wants to change its connection to, if it does. HTTP/2 is left out: further requests
 /// would pass with the agent's token in their heads.
-pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+pub fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let asked = tokens(headers, &header::CONNECTION)
         .any(|word| word.eq_ignore_ascii_case("upgrade"))
         && !tokens(headers, &header::UPGRADE).any(|word| word.eq_ignore_ascii_case("h2c"));
