@@ -19,6 +19,7 @@ mod explorer;
 mod files;
 mod git;
 mod house;
+mod hub;
 mod killing;
 mod lifecycle;
 mod metrics;

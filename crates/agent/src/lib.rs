@@ -78,7 +78,7 @@ pub mod parts {
     pub use crate::listen::{Connection, Listener};
     pub use crate::metrics::{Exposition, Metrics, Open};
     pub use crate::ports::Peer;
-    pub use crate::ports::head::{strip_connection, tokens, upgrade};
+    pub use crate::ports::head::{OUTSIDE, VISITOR, strip_connection, tokens, upgrade};
     pub use crate::problem::ApiError;
     pub use crate::ready::write as write_ready_file;
     pub use crate::request_id::{REQUEST_ID, RequestIds};

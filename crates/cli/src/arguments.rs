@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sandshell_agent::{Listen, Origin};
+use sandshell_hub::PreviewDomain;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -183,6 +184,11 @@ pub(crate) struct ServeArguments {
     /// Name in the Host header to answer to besides localhost and the address; may be given again.
     #[arg(long = "allow-host", value_name = "NAME")]
     pub(crate) allow_hosts: Vec<String>,
+
+    /// Domain under which ports get names of their own, such as `localhost:4020` or
+    /// `https://preview.example.org`; all names below it must lead here.
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) preview_domain: Option<PreviewDomain>,
 
     /// Destroy all sandboxes at the end; otherwise they go on, and the next hub finds them.
     #[arg(long)]

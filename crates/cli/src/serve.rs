@@ -46,6 +46,7 @@ fn options(arguments: ServeArguments) -> HubOptions {
         ready_file: arguments.ready_file,
         cors_origins: arguments.cors_origins,
         allow_hosts: arguments.allow_hosts,
+        preview_domain: arguments.preview_domain,
         max_connections: arguments.max_connections,
         max_sandboxes: arguments.max_sandboxes,
         max_sandboxes_per_token: arguments.max_sandboxes_per_token,

@@ -5,6 +5,7 @@
 
 mod audit;
 mod document;
+mod previews;
 mod sandboxes;
 mod service;
 mod tokens;
@@ -36,6 +37,7 @@ fn table() -> Vec<UtoipaMethodRouter<Arc<Hub>>> {
         routes!(sandboxes::pause),
         routes!(sandboxes::resume),
         routes!(sandboxes::keepalive),
+        routes!(previews::create, previews::revoke),
         routes!(tokens::create, tokens::list),
         routes!(tokens::get, tokens::revoke),
         routes!(audit::list),

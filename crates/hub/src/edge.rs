@@ -20,7 +20,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
-use http::{HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use sandshell_agent::parts::{
@@ -33,7 +33,8 @@ use tower::Service as _;
 
 use crate::Hub;
 use crate::api;
-use crate::route::{self, Forwarded, Outside};
+use crate::preview::Name;
+use crate::route::{self, Admission, Forwarded, Outside};
 use crate::sandbox::By;
 use crate::tokens::Token;
 
@@ -72,16 +73,16 @@ impl<'a> Below<'a> {
     /// The sandbox of a path and what follows it; `None` for the hub's own routes.
     fn of(path: &'a str) -> Option<Self> {
         let (sandbox, rest) = path.strip_prefix("/v1/sandboxes/")?.split_once('/')?;
-        let ours = matches!(rest, "pause" | "resume" | "keepalive" | "");
+        let preview = rest.starts_with("ports/") && rest.ends_with("/preview");
+        let preview = preview && rest.matches('/').count() == 2;
+        let ours = preview || matches!(rest, "pause" | "resume" | "keepalive" | "");
         (!sandbox.is_empty() && !ours).then_some(Self { sandbox, rest })
     }
 
-    /// Whether it belongs to a server behind a port.
-    fn is_proxied(&self) -> bool {
-        self.rest
-            .strip_prefix("ports/")
-            .and_then(|rest| rest.split_once('/'))
-            .is_some_and(|(_, rest)| rest == "proxy" || rest.starts_with("proxy/"))
+    /// The port, when it belongs to the server behind one.
+    fn port(&self) -> Option<&'a str> {
+        let (port, rest) = self.rest.strip_prefix("ports/")?.split_once('/')?;
+        (rest == "proxy" || rest.starts_with("proxy/")).then_some(port)
     }
 }
 
@@ -99,7 +100,11 @@ impl Edge {
         let id = self.hub.ids.of(request.headers());
         let method = request.method().clone();
         let uri = request.uri().clone();
-        let (mut response, caller) = match self.admit(request) {
+        if let Some(name) = self.hub.previews.name_in(&request) {
+            let shown = self.show(&name, request, &id).await;
+            return self.finish(shown, &id, &method, &uri, began, Caller::Plain);
+        }
+        let (response, caller) = match self.admit(request) {
             Err(refused) => (refused.into_response(), Caller::Plain),
             Ok((Admitted::Answered(response), caller)) => (response, caller),
             Ok((Admitted::Request(request, token), caller)) => {
@@ -111,19 +116,49 @@ impl Edge {
                 (response, caller)
             }
         };
+        self.finish(response, &id, &method, &uri, began, caller)
+    }
+
+    /// Passes a request for the name of a port on.
+    async fn show(&self, name: &Name, request: Request<Body>, id: &HeaderValue) -> Response {
+        let passed = async {
+            let sandbox = self.hub.registry.any_live(&name.sandbox);
+            let sandbox = self.hub.previews.check(name, sandbox)?;
+            let path = request.uri().path_and_query();
+            let path = path.map_or("/", http::uri::PathAndQuery::as_str);
+            let target = format!("/v1/ports/{}/proxy{path}", name.port);
+            let outside = Outside::Port {
+                prefix: "/".to_owned(),
+                by: Admission::Name,
+            };
+            route::pass(&sandbox, &target, &outside, request, id, &self.hub.tunnels).await
+        };
+        passed.await.unwrap_or_else(|refused| refused.into_response())
+    }
+
+    /// Gives an answer the form all have, and counts it.
+    fn finish(
+        &self,
+        mut response: Response,
+        id: &HeaderValue,
+        method: &Method,
+        uri: &Uri,
+        began: Instant,
+        caller: Caller,
+    ) -> Response {
         let forwarded = response.extensions().get::<Forwarded>().is_some();
         let failed = response.status().is_client_error() || response.status().is_server_error();
         if failed && !forwarded {
-            response = render_problem(response, &id, &method, uri.path());
+            response = render_problem(response, id, method, uri.path());
         }
         let status = response.status();
         tracing::debug!(%method, path = uri.path(), status = status.as_u16(), ?id, "request");
         let metrics = &self.hub.metrics;
-        metrics.request(&method, uri.path(), status, began.elapsed());
+        metrics.request(method, uri.path(), status, began.elapsed());
         let mut response = response.map(|body| metrics.stream(body));
         caller.mark(response.headers_mut());
         if !forwarded {
-            response.headers_mut().insert(REQUEST_ID, id);
+            response.headers_mut().insert(REQUEST_ID, id.clone());
         }
         response
     }
@@ -140,6 +175,9 @@ impl Edge {
         if let Some(response) = caller.preflight(&request) {
             return Ok((Admitted::Answered(response), caller));
         }
+        if open {
+            return Ok((Admitted::Request(request, None), caller));
+        }
         let (mut parts, body) = request.into_parts();
         // Taken out before anything could log it, and used up whether it is needed or not.
         let ticket = take_parameter(&mut parts, TICKET_PARAMETER, TICKET_PREFIX);
@@ -153,8 +191,8 @@ impl Edge {
         let token = self.hub.tokens.of(&parts.headers).or(by_ticket);
         let request = Request::from_parts(parts, body);
         let Some(token) = token else {
-            let proxied = Below::of(request.uri().path()).is_some_and(|below| below.is_proxied());
-            if open || proxied {
+            let proxied = Below::of(request.uri().path()).and_then(|below| below.port());
+            if proxied.is_some() {
                 // A port may have a token of its own, which its agent knows.
                 return Ok((Admitted::Request(request, None), caller));
             }
@@ -212,10 +250,17 @@ impl Edge {
         token: Option<Arc<Token>>,
         id: &HeaderValue,
     ) -> Result<Response, ApiError> {
-        let Some(token) = token else {
-            return Err(refusal(&request, false));
+        let (sandbox, by) = match token {
+            Some(token) => {
+                let sandbox = self.hub.registry.live(below.sandbox, &token)?;
+                (sandbox, Admission::Token)
+            }
+            // Nobody learns from a wrong token whether the sandbox is there.
+            None => match self.hub.registry.any_live(below.sandbox) {
+                Some(sandbox) if shows_port_token(&request) => (sandbox, Admission::Visitor),
+                _ => return Err(refusal(&request, false)),
+            },
         };
-        let sandbox = self.hub.registry.live(below.sandbox, &token)?;
         if below.rest == "tickets" {
             return Err(ApiError::new(
                 ErrorCode::NotFound,
@@ -227,12 +272,13 @@ impl Edge {
             Some(query) => format!("/v1/{}?{query}", below.rest),
             None => format!("/v1/{}", below.rest),
         };
-        let outside = if below.is_proxied() {
-            Outside::Port {
-                with_our_token: true,
-            }
-        } else {
-            Outside::Api
+        let base = format!("/v1/sandboxes/{}", below.sandbox);
+        let outside = match below.port() {
+            Some(port) => Outside::Port {
+                prefix: format!("{base}/ports/{port}/proxy"),
+                by,
+            },
+            None => Outside::Api { base },
         };
         route::pass(&sandbox, &target, &outside, request, id, &self.hub.tunnels).await
     }
@@ -311,6 +357,17 @@ fn refusal(request: &Request<Body>, with_ticket: bool) -> ApiError {
         .hint("Send `Authorization: Bearer TOKEN` with a token of this hub.")
 }
 
+/// Whether a request shows what may be the token of a port; the agent knows.
+fn shows_port_token(request: &Request<Body>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    let cookies = request.headers().get_all(header::COOKIE).iter();
+    query.contains("port_token=")
+        || request.headers().contains_key("x-port-token")
+        || cookies
+            .filter_map(|cookies| cookies.to_str().ok())
+            .any(|cookies| cookies.contains("sandshell_port_"))
+}
+
 /// Keeps a small answer for repeating. A failure changed nothing and is not kept.
 async fn keep(response: Response, ticket: &Ticket<Answer>) -> Response {
     if !response.status().is_success() {
@@ -359,15 +416,17 @@ mod tests {
             "/v1/sandboxes/a",
             "/v1/sandboxes/a/",
             "/v1/sandboxes/a/pause",
+            "/v1/sandboxes/a/ports/80/preview",
             "/v1/sandboxes//exec",
             "/v1/tokens/a/b",
         ] {
             assert_eq!(of(ours), None, "{ours}");
         }
-        let proxied = |path| Below::of(path).is_some_and(|below| below.is_proxied());
-        assert!(proxied("/v1/sandboxes/a/ports/80/proxy/"));
-        assert!(proxied("/v1/sandboxes/a/ports/80/proxy"));
-        assert!(!proxied("/v1/sandboxes/a/ports/80"));
-        assert!(!proxied("/v1/sandboxes/a/ports/80/proxyx"));
+        let port = |path| Below::of(path).and_then(|below| below.port());
+        assert_eq!(port("/v1/sandboxes/a/ports/80/proxy/"), Some("80"));
+        assert_eq!(port("/v1/sandboxes/a/ports/80/proxy"), Some("80"));
+        assert_eq!(port("/v1/sandboxes/a/ports/80/proxy/x/preview"), Some("80"));
+        assert_eq!(port("/v1/sandboxes/a/ports/80"), None);
+        assert_eq!(port("/v1/sandboxes/a/ports/80/proxyx"), None);
     }
 }

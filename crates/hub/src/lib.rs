@@ -30,6 +30,7 @@ mod edge;
 mod error;
 mod figures;
 mod plain;
+mod preview;
 mod rate;
 mod registry;
 mod route;
@@ -55,11 +56,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use api::openapi_json;
+pub use preview::PreviewDomain;
 pub use state_dir::StateDirError;
 pub use store::StoreError;
 
 use crate::edge::{Answer, Edge};
 use crate::plain::PlainBackend;
+use crate::preview::Previews;
 use crate::registry::{Bounds, Registry};
 use crate::route::Tunnels;
 use crate::sandbox::By;
@@ -97,6 +100,8 @@ pub struct HubOptions {
     pub cors_origins: Vec<Origin>,
     /// Further names in the Host header that are answered to.
     pub allow_hosts: Vec<String>,
+    /// Where ports get names of their own, such as `preview.example.org`.
+    pub preview_domain: Option<PreviewDomain>,
     /// Connections served at a time.
     pub max_connections: usize,
     /// Sandboxes at a time.
@@ -199,6 +204,7 @@ pub(crate) struct Hub {
     pub(crate) registry: Arc<Registry>,
     pub(crate) tokens: Tokens,
     pub(crate) browsers: Browsers,
+    pub(crate) previews: Previews,
     pub(crate) tickets: Tickets,
     pub(crate) keys: Arc<Keys<Answer>>,
     pub(crate) ids: RequestIds,
@@ -233,6 +239,8 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
     };
     let registry = Registry::new(Arc::new(backend), store.clone(), bounds, options.warm);
     let open = secret.is_none();
+    let domain = options.preview_domain.clone();
+    let previews = Previews::new(store.clone(), domain, loaded.exposures);
     let tokens = Tokens::new(store, loaded.tokens, open, options.rate);
     if let Some(secret) = &secret {
         let set = tokens.set_admin(&secret.token).await;
@@ -257,6 +265,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
         registry: Arc::clone(&registry),
         tokens,
         browsers: Browsers::new(&address, options.cors_origins.clone(), &options.allow_hosts),
+        previews,
         tickets: Tickets::default(),
         keys: Arc::new(Keys::new(CAPACITY)),
         ids: RequestIds::new(),
@@ -328,9 +337,11 @@ async fn run(
             () = &mut warming => return Ok(()),
             _ = sweep.tick() => {
                 hub.keys.expire();
-                for sandbox in hub.registry.all_live() {
+                let live = hub.registry.all_live();
+                for sandbox in &live {
                     sandbox.upstream().sweep();
                 }
+                hub.previews.keep_only(|place| live.iter().any(|one| one.place() == place));
             }
         }
     }

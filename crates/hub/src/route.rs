@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::sandbox::Sandbox;
 use crate::sandbox::activity::InUse;
-pub(crate) use head::Outside;
+pub(crate) use head::{Admission, Outside};
 pub(crate) use upstream::{Upstream, knock};
 
 /// Bytes under way in each direction of a tunnel.

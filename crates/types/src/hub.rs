@@ -357,6 +357,38 @@ pub struct SandboxPatch {
     pub max_lifetime_ms: Option<u64>,
 }
 
+/// `POST /v1/sandboxes/{sandbox}/ports/{port}/preview`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"ttl_ms": 3_600_000}))]
+pub struct PreviewRequest {
+    /// How long the name opens the port; an hour by default, a year at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 31_536_000_000_u64)]
+    pub ttl_ms: Option<u64>,
+}
+
+/// A name under which a port can be reached without a token.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Preview {
+    /// The TCP port.
+    pub port: u16,
+    /// Whoever has it reaches the port, and nothing else.
+    pub url: String,
+    /// From then on it opens nothing.
+    #[schema(value_type = String, format = DateTime)]
+    pub expires_at: Timestamp,
+}
+
+impl fmt::Debug for Preview {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Preview")
+            .field("port", &self.port)
+            .field("expires_at", &self.expires_at)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What a token opens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

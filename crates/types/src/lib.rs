@@ -51,7 +51,7 @@ pub use git::{
     GitStatusEntry, GitStatusReply, GitStatusRequest,
 };
 pub use hub::{
-    AuditEntry, IsolationPolicy, IsolationSpec, NetworkMode, NetworkSpec, OnIdle, SandboxId,
+    AuditEntry, IsolationPolicy, IsolationSpec, NetworkMode, NetworkSpec, OnIdle, Preview, PreviewRequest, SandboxId,
     SandboxIdError, SandboxLimits, SandboxPatch, SandboxRecord, SandboxSpec, SandboxState, Scope,
     SecretSpec, TokenCreated, TokenRecord, TokenRequest,
 };

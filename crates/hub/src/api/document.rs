@@ -184,6 +184,9 @@ problems! {
     /// Of the making of a ticket.
     TicketProblems: InvalidRequest Unauthorized SandboxNotFound SandboxGone BodyTooLarge
         UnsupportedMediaType LimitReached;
+    /// Of routes about previews.
+    PreviewProblems: InvalidRequest Unauthorized Forbidden SandboxNotFound SandboxGone
+        IdempotencyConflict BodyTooLarge UnsupportedMediaType LimitReached Internal Unavailable;
     /// Of the readiness probe.
     ReadyProblems: Unavailable;
 }

@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use sandshell_agent::parts::{Peer, REQUEST_ID, strip_connection, tokens};
+use sandshell_agent::parts::{OUTSIDE, Peer, REQUEST_ID, VISITOR, strip_connection, tokens};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -10,12 +10,28 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 #[derive(Debug, Clone)]
 pub(crate) enum Outside {
     /// A route of the API.
-    Api,
+    Api {
+        /// What stands in place of `/v1`.
+        base: String,
+    },
     /// A server behind a port.
     Port {
-        /// Whether the `authorization` header was for us.
-        with_our_token: bool,
+        /// Where it is; `/` for one with a name of its own.
+        prefix: String,
+        /// How whoever asks was let in.
+        by: Admission,
     },
+}
+
+/// How a request for a port was let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// By a token of the hub, in its head.
+    Token,
+    /// By the name it was asked for.
+    Name,
+    /// Not yet: the agent knows the port's own token.
+    Visitor,
 }
 
 /// Makes the head of a request one for an agent.
@@ -45,18 +61,28 @@ pub(super) fn to_agent(
     {
         headers.insert(header::HOST, host);
     }
-    match outside {
-        Outside::Api => {
+    headers.remove(VISITOR);
+    let place = match outside {
+        Outside::Api { base } => {
             headers.remove(header::AUTHORIZATION);
             // Checked here; the agent knows of no origins.
             headers.remove(header::ORIGIN);
+            base
         }
-        Outside::Port { with_our_token } => {
-            if *with_our_token {
-                headers.remove(header::AUTHORIZATION);
+        Outside::Port { prefix, by } => {
+            match by {
+                Admission::Token => drop(headers.remove(header::AUTHORIZATION)),
+                Admission::Name => {}
+                Admission::Visitor => {
+                    headers.insert(VISITOR, HeaderValue::from_static("1"));
+                }
             }
             forward(headers, peer);
+            prefix
         }
+    };
+    if let Ok(place) = HeaderValue::from_str(place) {
+        headers.insert(OUTSIDE, place);
     }
     headers.insert(REQUEST_ID, request_id.clone());
 }

@@ -5,16 +5,22 @@
 //!             └── answer dropped, error ──► closed ◄── 60 s / closed by the agent ──┘
 //! ```
 //!
+//! HTTP/1.1 has the shortest way and takes upgrades, but a connection for each stream; an agent takes
+//! a thousand. When many are in use, further requests share connections of HTTP/2 (`shared`).
+//!
 //! A request that finds its kept connection closed before it was sent goes on to the next one. Once it
 //! has been sent it is never sent again: the agent may have run it.
 
+mod shared;
+
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, header};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -26,6 +32,7 @@ use tokio::time::Instant;
 
 use crate::backend::Endpoint;
 use crate::sandbox::activity::InUse;
+use shared::{Share, SharedConnections};
 
 /// How long a connection waits for its next request: less than the agent waits.
 const IDLE: Duration = Duration::from_secs(60);
@@ -33,17 +40,24 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Most idle connections of one sandbox.
 const MOST_IDLE: usize = 64;
 
+/// Connections of HTTP/1.1 in use from which on requests share those of HTTP/2. Well below the number
+/// an agent takes, which upgraded ones count to as well.
+const MOST_OWN: usize = 256;
+
 type Sender = SendRequest<Body>;
 
 /// The connections of one sandbox; cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Upstream(Arc<Shared>);
+pub(crate) struct Upstream(Arc<Inner>);
 
 #[derive(Debug)]
-struct Shared {
+struct Inner {
     endpoint: Endpoint,
     /// The last one used is taken first, so that a burst's extra connections age at the front.
     idle: Mutex<Vec<(Instant, Sender)>>,
+    /// Connections of HTTP/1.1 that are in use, but for upgraded ones.
+    own: AtomicUsize,
+    shared: SharedConnections,
 }
 
 /// Whether somebody takes connections there.
@@ -59,9 +73,11 @@ async fn connect(endpoint: &Endpoint) -> std::io::Result<UnixStream> {
 
 impl Upstream {
     pub(crate) fn new(endpoint: Endpoint) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(Inner {
             endpoint,
             idle: Mutex::default(),
+            own: AtomicUsize::new(0),
+            shared: SharedConnections::default(),
         }))
     }
 
@@ -72,12 +88,20 @@ impl Upstream {
         mut request: Request<Body>,
         guard: InUse,
     ) -> Result<(Response<AgentBody>, Option<InUse>), ApiError> {
+        let own = Own::new(self);
+        let upgrades = request.headers().contains_key(header::UPGRADE);
+        if self.0.own.load(Ordering::Relaxed) > MOST_OWN && !upgrades {
+            drop(own);
+            let (response, share) = self.0.shared.send(&self.0.endpoint, request).await?;
+            let body = |body| AgentBody::new(body, Kept::Shared(share, guard));
+            return Ok((response.map(body), None));
+        }
         while let Some(mut sender) = self.take() {
             if !is_ready(&mut sender).await {
                 continue;
             }
             match sender.try_send_request(request).await {
-                Ok(response) => return Ok(self.answer(response, sender, guard)),
+                Ok(response) => return Ok(answer(response, sender, own, guard)),
                 Err(mut failure) => match failure.take_message() {
                     Some(unsent) => request = unsent,
                     None => return Err(broken(failure.error())),
@@ -87,28 +111,23 @@ impl Upstream {
         let mut sender = self.open().await?;
         let response = sender.send_request(request).await;
         let response = response.map_err(|error| broken(&error))?;
-        Ok(self.answer(response, sender, guard))
+        Ok(answer(response, sender, own, guard))
     }
 
     /// Closes what is idle.
     pub(crate) fn clear(&self) {
         self.idle().clear();
+        self.0.shared.clear();
     }
 
     /// Closes what has been idle for too long.
     pub(crate) fn sweep(&self) {
         self.idle()
             .retain(|(since, sender)| since.elapsed() < IDLE && !sender.is_closed());
+        self.0.shared.sweep();
     }
 
     async fn open(&self) -> Result<Sender, ApiError> {
-        let unreachable = |error: &dyn std::fmt::Display| {
-            ApiError::new(
-                ErrorCode::SandboxUnreachable,
-                format!("the sandbox's agent takes no connection: {error}"),
-            )
-            .hint("GET the sandbox itself: its state and reason tell more.")
-        };
         let stream = connect(&self.0.endpoint)
             .await
             .map_err(|error| unreachable(&error))?;
@@ -124,24 +143,6 @@ impl Upstream {
             }
         });
         Ok(sender)
-    }
-
-    fn answer(
-        &self,
-        response: Response<Incoming>,
-        sender: Sender,
-        guard: InUse,
-    ) -> (Response<AgentBody>, Option<InUse>) {
-        let (head, body) = response.into_parts();
-        let upgraded = head.status == StatusCode::SWITCHING_PROTOCOLS;
-        let (kept, guard) = if upgraded {
-            (None, Some(guard))
-        } else {
-            (Some((self.clone(), sender, guard)), None)
-        };
-        let mut body = AgentBody { body, kept };
-        body.release_if_over();
-        (Response::from_parts(head, body), guard)
     }
 
     fn take(&self) -> Option<Sender> {
@@ -166,6 +167,22 @@ impl Upstream {
     }
 }
 
+/// A connection of HTTP/1.1 in use, counted until this is dropped.
+struct Own(Upstream);
+
+impl Own {
+    fn new(upstream: &Upstream) -> Self {
+        upstream.0.own.fetch_add(1, Ordering::Relaxed);
+        Self(upstream.clone())
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.0.0.own.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Whether a kept connection takes a request now. Its task may need one turn to notice that the last
 /// answer is over; one that needs more still sends a body that nobody waits for.
 async fn is_ready(sender: &mut Sender) -> bool {
@@ -176,6 +193,30 @@ async fn is_ready(sender: &mut Sender) -> bool {
     }
 }
 
+fn answer(
+    response: Response<Incoming>,
+    sender: Sender,
+    own: Own,
+    guard: InUse,
+) -> (Response<AgentBody>, Option<InUse>) {
+    let (head, body) = response.into_parts();
+    let (kept, guard) = if head.status == StatusCode::SWITCHING_PROTOCOLS {
+        (Kept::Nothing, Some(guard))
+    } else {
+        (Kept::Own(own, sender, guard), None)
+    };
+    let body = AgentBody::new(body, kept);
+    (Response::from_parts(head, body), guard)
+}
+
+fn unreachable(error: &dyn std::fmt::Display) -> ApiError {
+    ApiError::new(
+        ErrorCode::SandboxUnreachable,
+        format!("the sandbox's agent takes no connection: {error}"),
+    )
+    .hint("GET the sandbox itself: its state and reason tell more.")
+}
+
 fn broken(error: &hyper::Error) -> ApiError {
     ApiError::new(
         ErrorCode::SandboxUnreachable,
@@ -184,14 +225,31 @@ fn broken(error: &hyper::Error) -> ApiError {
     .hint("It may have done what was asked; GET the sandbox itself for its state.")
 }
 
-/// The body of an answer; gives its connection back at its end and closes it when dropped before. The
-/// sandbox counts as used until then.
+/// What is held for as long as an answer lasts.
+enum Kept {
+    /// A connection, given back at the end and closed when dropped before, and the use of the sandbox.
+    Own(Own, Sender, InUse),
+    /// A place on a shared connection.
+    Shared(
+        #[expect(dead_code, reason = "held")] Share,
+        #[expect(dead_code, reason = "held")] InUse,
+    ),
+    Nothing,
+}
+
+/// The body of an answer.
 pub(crate) struct AgentBody {
     body: Incoming,
-    kept: Option<(Upstream, Sender, InUse)>,
+    kept: Kept,
 }
 
 impl AgentBody {
+    fn new(body: Incoming, kept: Kept) -> Self {
+        let mut body = Self { body, kept };
+        body.release_if_over();
+        body
+    }
+
     fn release_if_over(&mut self) {
         if self.body.is_end_stream() {
             self.release();
@@ -199,8 +257,9 @@ impl AgentBody {
     }
 
     fn release(&mut self) {
-        if let Some((upstream, sender, guard)) = self.kept.take() {
-            upstream.keep(sender);
+        let kept = std::mem::replace(&mut self.kept, Kept::Nothing);
+        if let Kept::Own(own, sender, guard) = kept {
+            own.0.keep(sender);
             drop(guard);
         }
     }
@@ -217,7 +276,7 @@ impl HttpBody for AgentBody {
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
         match &frame {
             Some(Ok(_)) => self.release_if_over(),
-            Some(Err(_)) => self.kept = None,
+            Some(Err(_)) => self.kept = Kept::Nothing,
             None => self.release(),
         }
         Poll::Ready(frame)
