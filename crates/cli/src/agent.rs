@@ -63,6 +63,11 @@ pub(crate) fn run(arguments: AgentArguments) -> Result<ExitCode, Failure> {
 }
 
 fn options(arguments: AgentArguments) -> AgentOptions {
+    // Who connects to a Unix socket is a hub, which bounds its requests itself.
+    let max_connections = match arguments.listen {
+        Listen::Tcp(_) => MAX_CONNECTIONS,
+        Listen::Unix(_) => 16 * MAX_CONNECTIONS,
+    };
     AgentOptions {
         listen: arguments.listen,
         state_dir: arguments
@@ -76,7 +81,7 @@ fn options(arguments: AgentArguments) -> AgentOptions {
         log_bytes: arguments.log_bytes,
         cors_origins: arguments.cors_origins,
         allow_hosts: arguments.allow_hosts,
-        max_connections: MAX_CONNECTIONS,
+        max_connections,
         command: arguments.command,
     }
 }

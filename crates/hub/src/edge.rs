@@ -33,7 +33,7 @@ use tower::Service as _;
 
 use crate::Hub;
 use crate::api;
-use crate::preview::Name;
+use crate::preview::{self, Name};
 use crate::route::{self, Admission, Forwarded, Outside};
 use crate::sandbox::By;
 use crate::tokens::Token;
@@ -101,7 +101,10 @@ impl Edge {
         let method = request.method().clone();
         let uri = request.uri().clone();
         if let Some(name) = self.hub.previews.name_in(&request) {
-            let shown = self.show(&name, request, &id).await;
+            let shown = match name {
+                Some(name) => self.show(&name, request, &id).await,
+                None => preview::nothing().into_response(),
+            };
             return self.finish(shown, &id, &method, &uri, began, Caller::Plain);
         }
         let (response, caller) = match self.admit(request) {

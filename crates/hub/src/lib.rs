@@ -284,6 +284,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
         options.max_connections,
         shutdown.clone(),
     ));
+    let warming = tokio::spawn(warm::keep(Arc::clone(&registry), shutdown.clone()));
     let result = run(&options, &hub, &address, secret, told, announce).await;
     registry.close();
     shutdown.cancel();
@@ -294,7 +295,9 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
         Ok(Err(error)) => tracing::error!(%error, "the serve loop failed"),
         Err(_) => tracing::warn!("not all answers ended in time"),
     }
-    warm::clear(&registry).await;
+    if let Err(error) = warming.await {
+        tracing::error!(%error, "the warm pool failed");
+    }
     if options.destroy_on_exit {
         destroy_all(&registry).await;
     }
@@ -328,13 +331,10 @@ async fn run(
         })?;
     }
     let mut told = pin!(told);
-    let warming = warm::keep(Arc::clone(&hub.registry));
-    let mut warming = pin!(warming);
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
         tokio::select! {
             () = &mut told => return Ok(()),
-            () = &mut warming => return Ok(()),
             _ = sweep.tick() => {
                 hub.keys.expire();
                 let live = hub.registry.all_live();

@@ -8,7 +8,6 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -64,8 +63,10 @@ impl PlainBackend {
         let mut listen = std::ffi::OsString::from("unix:");
         listen.push(dir.join("agent.sock"));
         let log = fs::File::create(dir.join("agent.log"))?;
-        let mut command = Command::new(&self.program);
+        // In a session of its own: a stopped process that its hub leaves alone is hung up on otherwise.
+        let mut command = Command::new("setsid");
         command
+            .arg(&self.program)
             .arg("agent")
             .arg("--listen")
             .arg(listen)
@@ -76,9 +77,7 @@ impl PlainBackend {
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
-            .stderr(log)
-            // What is typed at the hub's terminal is not for its sandboxes.
-            .process_group(0);
+            .stderr(log);
         if let Some(cwd) = &spec.cwd {
             command.arg("--cwd").arg(cwd);
         }

@@ -135,8 +135,9 @@ impl Previews {
         }
     }
 
-    /// The name a request is for; `None` when it is for the hub itself.
-    pub(crate) fn name_in(&self, request: &Request<Body>) -> Option<Name> {
+    /// The name a request is for, or that it has none of the right form; `None` when it is for the hub
+    /// itself.
+    pub(crate) fn name_in(&self, request: &Request<Body>) -> Option<Option<Name>> {
         let domain = self.domain.as_ref()?;
         let host = match request.uri().authority() {
             Some(authority) => authority.host(),
@@ -148,7 +149,7 @@ impl Previews {
         let (label, below) = host.split_once('.')?;
         below
             .eq_ignore_ascii_case(&domain.name)
-            .then(|| Name::read(&label.to_ascii_lowercase()))?
+            .then(|| Name::read(&label.to_ascii_lowercase()))
     }
 
     /// Makes a name for a port.
@@ -212,10 +213,6 @@ impl Previews {
         name: &Name,
         sandbox: Option<Sandbox>,
     ) -> Result<Sandbox, ApiError> {
-        let nothing = || {
-            ApiError::new(ErrorCode::NotFound, "there is nothing under this name")
-                .hint("POST /v1/sandboxes/{sandbox}/ports/{port}/preview makes a name.")
-        };
         let sandbox = sandbox.ok_or_else(nothing)?;
         let key = (sandbox.place().clone(), name.port);
         let secret = self
@@ -281,6 +278,12 @@ impl Previews {
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, Secrets> {
         self.secrets.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a name that opens nothing gets, whatever is wrong with it.
+pub(crate) fn nothing() -> ApiError {
+    ApiError::new(ErrorCode::NotFound, "there is nothing under this name")
+        .hint("POST /v1/sandboxes/{sandbox}/ports/{port}/preview makes a name.")
 }
 
 fn expiry(minute: u32) -> Timestamp {

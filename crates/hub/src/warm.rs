@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sandshell_types::SandboxSpec;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use crate::backend::{Created, Place, SandboxPlan};
 use crate::error::HubError;
@@ -76,22 +77,37 @@ fn fits(spec: &SandboxSpec) -> bool {
     made_of == SandboxSpec::default()
 }
 
-/// Keeps the pool full for as long as the hub runs.
-pub(crate) async fn keep(registry: Arc<Registry>) {
+/// Keeps the pool full until the hub ends, and then destroys what waits. A making that has begun is
+/// finished first, so that nothing is left of it.
+pub(crate) async fn keep(registry: Arc<Registry>, shutdown: CancellationToken) {
     let warm = registry.warm();
-    loop {
-        if warm.len() >= warm.size {
-            warm.taken.notified().await;
-            continue;
-        }
-        match make(&registry).await {
-            Ok(waiting) => warm.waiting().push_back(waiting),
-            Err(error) => {
-                tracing::warn!(%error, "no sandbox for the warm pool");
-                tokio::time::sleep(RETRY).await;
+    while !shutdown.is_cancelled() {
+        let pause = if warm.len() >= warm.size {
+            None
+        } else {
+            match make(&registry).await {
+                Ok(waiting) => {
+                    warm.waiting().push_back(waiting);
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "no sandbox for the warm pool");
+                    Some(RETRY)
+                }
             }
+        };
+        let next = async {
+            match pause {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => warm.taken.notified().await,
+            }
+        };
+        tokio::select! {
+            () = next => {}
+            () = shutdown.cancelled() => {}
         }
     }
+    clear(&registry).await;
 }
 
 async fn make(registry: &Registry) -> Result<Waiting, HubError> {
@@ -116,7 +132,7 @@ async fn make(registry: &Registry) -> Result<Waiting, HubError> {
 }
 
 /// Destroys what waits.
-pub(crate) async fn clear(registry: &Registry) {
+async fn clear(registry: &Registry) {
     loop {
         let Some(waiting) = registry.warm().waiting().pop_front() else {
             return;

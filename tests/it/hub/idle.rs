@@ -84,6 +84,7 @@ async fn a_paused_sandbox_stands_still_and_answers_nothing() {
         if restart {
             hub.kill_hard();
             hub.restart();
+            inside.close_idle();
         }
         let before = count(&file);
         let refused = in_time(inside.exec(&exec_of("true"))).await;

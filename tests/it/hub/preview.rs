@@ -77,7 +77,8 @@ async fn a_port_has_a_name_of_its_own() {
     let client = hub.client();
     let inside = sandbox(&client, "my-web").await;
     let server = Server::start(&inside).await;
-    let made = client.create_preview(&id_of("my-web"), server.port, &PreviewRequest::default());
+    let (id, request) = (id_of("my-web"), PreviewRequest::default());
+    let made = client.create_preview(&id, server.port, &request);
     let made = in_time(made).await.unwrap();
     let host = made.url.strip_prefix("http://").unwrap().strip_suffix('/').unwrap().to_owned();
     assert!(host.starts_with(&format!("{}-my-web-", server.port)), "{host}");

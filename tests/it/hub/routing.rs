@@ -119,7 +119,7 @@ async fn a_client_that_goes_away_takes_its_request_with_it() {
         }) => {}
     }
     let left = tokio::task::spawn_blocking(move || wait_until_gone(&mark, Duration::from_secs(15)));
-    assert_eq!(left.await.unwrap(), []);
+    assert!(left.await.unwrap().is_empty());
     assert_eq!(get(&hub.client(), "a").await.state, sandshell_client::types::SandboxState::Ready);
 }
 
@@ -146,9 +146,9 @@ async fn terminals_work_through_the_hub() {
     in_time(echoed).await;
 }
 
-/// More streams than an agent takes connections.
+/// More streams than an agent takes connections from strangers, and nobody reads them meanwhile.
 #[tokio::test]
-async fn streams_beyond_the_agents_connections_share_some() {
+async fn many_streams_are_open_at_once() {
     const STREAMS: usize = 1500;
     let hub = Hub::start();
     let client = hub.client();

@@ -5,13 +5,11 @@
 //!             └── answer dropped, error ──► closed ◄── 60 s / closed by the agent ──┘
 //! ```
 //!
-//! HTTP/1.1 has the shortest way and takes upgrades, but a connection for each stream; an agent takes
-//! a thousand. When many are in use, further requests share connections of HTTP/2 (`shared`).
+//! A connection of HTTP/1.1 for each request in flight: the shortest way, and no stream waits for or
+//! fails with another, however slowly its client reads. Their number is bounded.
 //!
 //! A request that finds its kept connection closed before it was sent goes on to the next one. Once it
 //! has been sent it is never sent again: the agent may have run it.
-
-mod shared;
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +18,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use http::{Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -32,7 +30,6 @@ use tokio::time::Instant;
 
 use crate::backend::Endpoint;
 use crate::sandbox::activity::InUse;
-use shared::{Share, SharedConnections};
 
 /// How long a connection waits for its next request: less than the agent waits.
 const IDLE: Duration = Duration::from_secs(60);
@@ -40,9 +37,8 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Most idle connections of one sandbox.
 const MOST_IDLE: usize = 64;
 
-/// Connections of HTTP/1.1 in use from which on requests share those of HTTP/2. Well below the number
-/// an agent takes, which upgraded ones count to as well.
-const MOST_OWN: usize = 256;
+/// Most requests in flight for one sandbox, tunnels not counted. Fewer than an agent takes.
+const MOST_IN_FLIGHT: usize = 10_000;
 
 type Sender = SendRequest<Body>;
 
@@ -55,9 +51,7 @@ struct Inner {
     endpoint: Endpoint,
     /// The last one used is taken first, so that a burst's extra connections age at the front.
     idle: Mutex<Vec<(Instant, Sender)>>,
-    /// Connections of HTTP/1.1 that are in use, but for upgraded ones.
-    own: AtomicUsize,
-    shared: SharedConnections,
+    in_flight: AtomicUsize,
 }
 
 /// Whether somebody takes connections there.
@@ -76,8 +70,7 @@ impl Upstream {
         Self(Arc::new(Inner {
             endpoint,
             idle: Mutex::default(),
-            own: AtomicUsize::new(0),
-            shared: SharedConnections::default(),
+            in_flight: AtomicUsize::new(0),
         }))
     }
 
@@ -88,20 +81,13 @@ impl Upstream {
         mut request: Request<Body>,
         guard: InUse,
     ) -> Result<(Response<AgentBody>, Option<InUse>), ApiError> {
-        let own = Own::new(self);
-        let upgrades = request.headers().contains_key(header::UPGRADE);
-        if self.0.own.load(Ordering::Relaxed) > MOST_OWN && !upgrades {
-            drop(own);
-            let (response, share) = self.0.shared.send(&self.0.endpoint, request).await?;
-            let body = |body| AgentBody::new(body, Kept::Shared(share, guard));
-            return Ok((response.map(body), None));
-        }
+        let place = InFlight::new(self)?;
         while let Some(mut sender) = self.take() {
             if !is_ready(&mut sender).await {
                 continue;
             }
             match sender.try_send_request(request).await {
-                Ok(response) => return Ok(answer(response, sender, own, guard)),
+                Ok(response) => return Ok(answer(response, sender, place, guard)),
                 Err(mut failure) => match failure.take_message() {
                     Some(unsent) => request = unsent,
                     None => return Err(broken(failure.error())),
@@ -111,20 +97,18 @@ impl Upstream {
         let mut sender = self.open().await?;
         let response = sender.send_request(request).await;
         let response = response.map_err(|error| broken(&error))?;
-        Ok(answer(response, sender, own, guard))
+        Ok(answer(response, sender, place, guard))
     }
 
     /// Closes what is idle.
     pub(crate) fn clear(&self) {
         self.idle().clear();
-        self.0.shared.clear();
     }
 
     /// Closes what has been idle for too long.
     pub(crate) fn sweep(&self) {
         self.idle()
             .retain(|(since, sender)| since.elapsed() < IDLE && !sender.is_closed());
-        self.0.shared.sweep();
     }
 
     async fn open(&self) -> Result<Sender, ApiError> {
@@ -167,19 +151,25 @@ impl Upstream {
     }
 }
 
-/// A connection of HTTP/1.1 in use, counted until this is dropped.
-struct Own(Upstream);
+/// A request in flight, counted until this is dropped.
+struct InFlight(Upstream);
 
-impl Own {
-    fn new(upstream: &Upstream) -> Self {
-        upstream.0.own.fetch_add(1, Ordering::Relaxed);
-        Self(upstream.clone())
+impl InFlight {
+    fn new(upstream: &Upstream) -> Result<Self, ApiError> {
+        let before = upstream.0.in_flight.fetch_add(1, Ordering::Relaxed);
+        let place = Self(upstream.clone());
+        if before >= MOST_IN_FLIGHT {
+            let detail = format!("{MOST_IN_FLIGHT} requests for this sandbox are in flight");
+            return Err(ApiError::new(ErrorCode::LimitReached, detail)
+                .hint("Close streams that nobody reads."));
+        }
+        Ok(place)
     }
 }
 
-impl Drop for Own {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.0.own.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -196,16 +186,17 @@ async fn is_ready(sender: &mut Sender) -> bool {
 fn answer(
     response: Response<Incoming>,
     sender: Sender,
-    own: Own,
+    place: InFlight,
     guard: InUse,
 ) -> (Response<AgentBody>, Option<InUse>) {
     let (head, body) = response.into_parts();
     let (kept, guard) = if head.status == StatusCode::SWITCHING_PROTOCOLS {
-        (Kept::Nothing, Some(guard))
+        (None, Some(guard))
     } else {
-        (Kept::Own(own, sender, guard), None)
+        (Some((place, sender, guard)), None)
     };
-    let body = AgentBody::new(body, kept);
+    let mut body = AgentBody { body, kept };
+    body.release_if_over();
     (Response::from_parts(head, body), guard)
 }
 
@@ -225,31 +216,14 @@ fn broken(error: &hyper::Error) -> ApiError {
     .hint("It may have done what was asked; GET the sandbox itself for its state.")
 }
 
-/// What is held for as long as an answer lasts.
-enum Kept {
-    /// A connection, given back at the end and closed when dropped before, and the use of the sandbox.
-    Own(Own, Sender, InUse),
-    /// A place on a shared connection.
-    Shared(
-        #[expect(dead_code, reason = "held")] Share,
-        #[expect(dead_code, reason = "held")] InUse,
-    ),
-    Nothing,
-}
-
-/// The body of an answer.
+/// The body of an answer; gives its connection back at its end and closes it when dropped before. The
+/// sandbox counts as used until then.
 pub(crate) struct AgentBody {
     body: Incoming,
-    kept: Kept,
+    kept: Option<(InFlight, Sender, InUse)>,
 }
 
 impl AgentBody {
-    fn new(body: Incoming, kept: Kept) -> Self {
-        let mut body = Self { body, kept };
-        body.release_if_over();
-        body
-    }
-
     fn release_if_over(&mut self) {
         if self.body.is_end_stream() {
             self.release();
@@ -257,9 +231,8 @@ impl AgentBody {
     }
 
     fn release(&mut self) {
-        let kept = std::mem::replace(&mut self.kept, Kept::Nothing);
-        if let Kept::Own(own, sender, guard) = kept {
-            own.0.keep(sender);
+        if let Some((place, sender, guard)) = self.kept.take() {
+            place.0.keep(sender);
             drop(guard);
         }
     }
@@ -276,7 +249,7 @@ impl HttpBody for AgentBody {
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
         match &frame {
             Some(Ok(_)) => self.release_if_over(),
-            Some(Err(_)) => self.kept = Kept::Nothing,
+            Some(Err(_)) => self.kept = None,
             None => self.release(),
         }
         Poll::Ready(frame)
