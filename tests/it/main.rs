@@ -20,6 +20,7 @@ mod explorer;
 mod files;
 mod git;
 mod house;
+mod hub;
 mod killing;
 mod lifecycle;
 mod limits;

@@ -23,16 +23,16 @@ use tokio::time::Instant;
 use crate::{browsers, sse};
 
 /// How long a ticket waits to be used.
-pub(crate) const VALID_FOR: Duration = Duration::from_secs(30);
+pub const VALID_FOR: Duration = Duration::from_secs(30);
 
 /// Most tickets that wait at a time.
 pub(crate) const CAPACITY: usize = 1_000;
 
 /// What a ticket begins with.
-pub(crate) const PREFIX: &str = "tk_";
+pub const PREFIX: &str = "tk_";
 
 /// The parameter it is sent in.
-pub(crate) const PARAMETER: &str = "ticket";
+pub const PARAMETER: &str = "ticket";
 
 struct Waiting {
     digest: [u8; 32],
@@ -42,20 +42,22 @@ struct Waiting {
 
 /// The tickets that wait, oldest first.
 #[derive(Default)]
-pub(crate) struct Tickets(Mutex<VecDeque<Waiting>>);
+pub struct Tickets(Mutex<VecDeque<Waiting>>);
 
 /// Why no ticket was made.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TicketError {
+pub enum TicketError {
+    /// As many wait as may.
     #[error("{CAPACITY} tickets are waiting to be used")]
     Full,
+    /// There is nothing to make one from.
     #[error("there are no random bytes: {0}")]
     Random(getrandom::Error),
 }
 
 impl Tickets {
     /// Makes a ticket for a path.
-    pub(crate) fn issue(&self, path: String) -> Result<String, TicketError> {
+    pub fn issue(&self, path: String) -> Result<String, TicketError> {
         let mut random = [0_u8; 24];
         getrandom::fill(&mut random).map_err(TicketError::Random)?;
         let ticket = random.iter().fold(PREFIX.to_owned(), |mut text, byte| {
@@ -76,13 +78,7 @@ impl Tickets {
     }
 
     /// Uses a ticket up. Whether it opens this request.
-    pub(crate) fn redeem(
-        &self,
-        ticket: &str,
-        method: &Method,
-        path: &str,
-        headers: &HeaderMap,
-    ) -> bool {
+    pub fn redeem(&self, ticket: &str, method: &Method, path: &str, headers: &HeaderMap) -> bool {
         let digest: [u8; 32] = Sha256::digest(ticket).into();
         let mut waiting = self.waiting();
         // All are looked at, so that time tells nothing.

@@ -13,6 +13,7 @@ mod error;
 mod exec;
 mod file;
 mod git;
+mod hub;
 mod ids;
 mod output;
 mod port;
@@ -48,6 +49,11 @@ pub use git::{
     GitLogRequest, GitNewBranch, GitOldBranch, GitProgress, GitPullMode, GitPullReply,
     GitPullRequest, GitPushReply, GitPushRequest, GitPushState, GitPushedRef, GitSignature,
     GitStatusEntry, GitStatusReply, GitStatusRequest,
+};
+pub use hub::{
+    AuditEntry, IsolationPolicy, IsolationSpec, NetworkMode, NetworkSpec, OnIdle, Preview, PreviewRequest, SandboxId,
+    SandboxIdError, SandboxLimits, SandboxPatch, SandboxRecord, SandboxSpec, SandboxState, Scope,
+    SecretSpec, TokenCreated, TokenRecord, TokenRequest,
 };
 pub use ids::{BackupId, CommandId, ContextId, IdError, ProcessId, SessionId, TerminalId};
 pub use output::{

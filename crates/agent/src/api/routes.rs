@@ -19,85 +19,95 @@ use crate::problem::ApiError;
 
 /// A path with its operations.
 #[derive(Debug)]
-pub(crate) struct Route {
+pub struct Route {
     /// Its number, from 0.
-    pub(crate) index: usize,
+    pub index: usize,
     /// As in the document, such as `/v1/processes/{id}`.
-    pub(crate) template: String,
+    pub template: String,
     /// The methods that take no parameters in the query.
     without_query: Vec<Method>,
 }
 
-struct Routes {
+/// All paths of a document.
+#[derive(Debug)]
+pub struct Routes {
     tree: matchit::Router<usize>,
     all: Vec<Route>,
 }
 
-/// All of them, by their number.
-pub(crate) fn all() -> &'static [Route] {
-    &routes().all
-}
-
-/// The route of a path.
-pub(crate) fn find(path: &str) -> Option<&'static Route> {
-    let routes = routes();
-    let index = *routes.tree.at(path).ok()?.value;
-    routes.all.get(index)
-}
-
-fn routes() -> &'static Routes {
+/// The routes of the agent.
+pub(crate) fn own() -> &'static Routes {
     static ROUTES: OnceLock<Routes> = OnceLock::new();
-    ROUTES.get_or_init(read)
+    ROUTES.get_or_init(|| Routes::of(&document::served()))
 }
 
-fn read() -> Routes {
-    let document: Value = serde_json::from_slice(&document::served()).unwrap_or_default();
-    let mut tree = matchit::Router::new();
-    let mut all = Vec::new();
-    for (template, item) in document["paths"].as_object().into_iter().flatten() {
-        let index = all.len();
-        if let Err(error) = tree.insert(template.clone(), index) {
-            tracing::error!(%error, template, "a route of the document cannot be looked up");
-            continue;
+impl Routes {
+    /// Reads them from an `OpenAPI` document.
+    pub fn of(document: &[u8]) -> Self {
+        let document: Value = serde_json::from_slice(document).unwrap_or_default();
+        let mut tree = matchit::Router::new();
+        let mut all = Vec::new();
+        for (template, item) in document["paths"].as_object().into_iter().flatten() {
+            let index = all.len();
+            if let Err(error) = tree.insert(template.clone(), index) {
+                tracing::error!(%error, template, "a route of the document cannot be looked up");
+                continue;
+            }
+            let without_query = item
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter(|(_, operation)| {
+                    let mut parameters = operation["parameters"].as_array().into_iter().flatten();
+                    !parameters.any(|parameter| parameter["in"] == "query")
+                })
+                .filter_map(|(method, _)| method.to_uppercase().parse().ok())
+                .collect();
+            all.push(Route {
+                index,
+                template: template.clone(),
+                without_query,
+            });
         }
-        let without_query = item
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(|(_, operation)| {
-                let mut parameters = operation["parameters"].as_array().into_iter().flatten();
-                !parameters.any(|parameter| parameter["in"] == "query")
-            })
-            .filter_map(|(method, _)| method.to_uppercase().parse().ok())
-            .collect();
-        all.push(Route {
-            index,
-            template: template.clone(),
-            without_query,
-        });
+        Self { tree, all }
     }
-    Routes { tree, all }
-}
 
-/// Refuses a query where none is taken. Probes and pages may have any, as caches and monitors add
-/// some; the query of a proxied request belongs to the server behind it.
-pub(crate) fn check_query(method: &Method, uri: &Uri) -> Result<(), ApiError> {
-    let Some(query) = uri.query().filter(|query| !query.is_empty()) else {
-        return Ok(());
-    };
-    let path = uri.path();
-    if OPEN.contains(&path) || is_proxied(path) {
-        return Ok(());
+    /// All of them, by their number.
+    pub fn all(&self) -> &[Route] {
+        &self.all
     }
-    if !find(path).is_some_and(|route| route.without_query.contains(method)) {
-        return Ok(());
+
+    /// The route of a path.
+    pub fn find(&self, path: &str) -> Option<&Route> {
+        let index = *self.tree.at(path).ok()?.value;
+        self.all.get(index)
     }
-    let name = query.split(['=', '&']).next().unwrap_or_default();
-    Err(ApiError::new(
-        ErrorCode::InvalidRequest,
-        format!("the query is not valid: {method} {path} takes no parameters, and got {name:?}"),
-    )
-    .pointer(format!("/{name}")))
+
+    /// Refuses a query where none is taken. Probes and pages may have any, as caches and monitors add
+    /// some; the query of a proxied request belongs to the server behind it.
+    pub fn check_query(&self, method: &Method, uri: &Uri) -> Result<(), ApiError> {
+        let Some(query) = uri.query().filter(|query| !query.is_empty()) else {
+            return Ok(());
+        };
+        let path = uri.path();
+        if OPEN.contains(&path) || is_proxied(path) {
+            return Ok(());
+        }
+        if !self
+            .find(path)
+            .is_some_and(|route| route.without_query.contains(method))
+        {
+            return Ok(());
+        }
+        let name = query.split(['=', '&']).next().unwrap_or_default();
+        Err(ApiError::new(
+            ErrorCode::InvalidRequest,
+            format!(
+                "the query is not valid: {method} {path} takes no parameters, and got {name:?}"
+            ),
+        )
+        .pointer(format!("/{name}")))
+    }
 }
 
 #[cfg(test)]
@@ -106,7 +116,9 @@ mod tests {
     use super::*;
 
     fn refused(method: &str, uri: &str) -> bool {
-        check_query(&method.parse().unwrap(), &uri.parse().unwrap()).is_err()
+        own()
+            .check_query(&method.parse().unwrap(), &uri.parse().unwrap())
+            .is_err()
     }
 
     #[test]
@@ -124,11 +136,11 @@ mod tests {
 
     #[test]
     fn every_route_is_found() {
-        for (index, route) in all().iter().enumerate() {
+        for (index, route) in own().all().iter().enumerate() {
             let path = route.template.replace(['{', '}'], "");
-            let found = find(&path).unwrap();
+            let found = own().find(&path).unwrap();
             assert_eq!((found.index, &found.template), (index, &route.template));
         }
-        assert!(find("/v1/nothing").is_none());
+        assert!(own().find("/v1/nothing").is_none());
     }
 }

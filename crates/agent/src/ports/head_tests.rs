@@ -2,7 +2,7 @@
 
 use super::*;
 
-const TARGET: Target = Target { port: 8000 };
+const TARGET: (Target, &str) = (Target { port: 8000 }, "/v1/ports/8000/proxy");
 
 fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
     let pairs = pairs.iter();
@@ -129,4 +129,18 @@ fn a_length_beside_chunks_is_not_told() {
     let mut length = headers(&[("content-length", "3")]);
     to_outside(&mut length, TARGET, false);
     assert_eq!(length["content-length"], "3");
+}
+
+#[test]
+fn a_port_with_a_name_of_its_own_has_no_prefix() {
+    let at_root = (TARGET.0, "");
+    for (location, expected) in [
+        ("/login", None),
+        ("http://localhost:8000/login?a=b", Some("/login?a=b")),
+        ("http://127.0.0.1:8000", Some("/")),
+        ("//other/x", None),
+        ("https://other/x", None),
+    ] {
+        assert_eq!(moved(location, at_root).as_deref(), expected, "{location}");
+    }
 }
