@@ -26,6 +26,7 @@ GET /v1/files/content?path=DIR/socket | 422 not_a_regular_file -
 GET /v1/files/content?path=/dev/zero | 422 not_a_regular_file -
 GET /v1/files/content?path=/dev/ptmx | 422 not_a_regular_file -
 GET /v1/files/content?path=DIR/to-zero | 422 not_a_regular_file -
+GET /v1/files/content?path=/proc/self/mem | 422 not_a_regular_file -
 GET /v1/files/content?path=DIR/loop | 422 too_many_links -
 GET /v1/files/content?path=DIR/file/below | 422 not_a_directory -
 GET /v1/files/content?path=DIR/file/ | 422 not_a_directory -
@@ -249,6 +250,23 @@ async fn requests_of_the_table_are_refused_and_change_nothing() {
         wrong.join("\n")
     );
     assert_eq!(tree_of(&desk.dir), before);
+}
+
+/// It calls itself a regular file, and whoever reads it waits for the kernel's next message.
+#[tokio::test]
+async fn the_kernels_log_is_not_waited_for() {
+    let desk = Desk::new();
+    let route = "/v1/files/content?path=/proc/kmsg";
+    let (status, _, body) = crate::calls::in_time(ask(&desk.client, Method::GET, route, &[], "")).await;
+    match status.as_u16() {
+        200 => crate::calls::skipped("the kernel's log has something that nobody has read"),
+        403 => crate::calls::skipped("this user may not open the kernel's log"),
+        _ => {
+            let problem: Problem = serde_json::from_slice(&body).unwrap();
+            let got = (problem.status, problem.code.as_str());
+            assert_eq!(got, (422, "not_a_regular_file"), "{}", problem.detail);
+        }
+    }
 }
 
 #[tokio::test]

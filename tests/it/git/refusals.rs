@@ -4,19 +4,14 @@ use http::{HeaderMap, Method};
 use sandshell_client::types::{ErrorCode, GitCloneRequest, GitStatusRequest, Problem};
 use sandshell_testkit::Agent;
 
-use super::{agent, path, sh};
+use super::{agent, one_commit, path, sh};
 use crate::calls::{code_of, in_time};
 
 #[tokio::test]
 async fn bad_input_is_refused() {
     let agent = agent();
     let client = agent.client();
-    sh(
-        &agent,
-        &client,
-        "git init -q -b main r; cd r; echo 1 >a; git add .; git commit -qm one",
-    )
-    .await;
+    one_commit(&agent, &client).await;
     let before = sh(
         &agent,
         &client,

@@ -73,7 +73,7 @@ fn code(errno: Errno) -> Option<(ErrorCode, &'static str)> {
         ),
         Errno::AGAIN => (
             Code::NotARegularFile,
-            "it has nothing to read now, so it is not a regular file",
+            "it has nothing to read, now or ever, so it is not a regular file",
         ),
         Errno::LOOP => (Code::TooManyLinks, "too many symbolic links on the way"),
         Errno::NAMETOOLONG => (Code::NameTooLong, "the name is too long"),
