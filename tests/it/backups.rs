@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use sandshell_client::types::{
     BackupRecord, BackupRequest, BackupState, ErrorCode, Problem, RestoreReply, RestoreRequest,
@@ -285,11 +286,19 @@ async fn time_runs_out_and_deletes_end_the_making() {
     fs::create_dir(&dir).unwrap();
     fs::write(dir.join("f"), "f").unwrap();
     let short = BackupRequest {
-        ttl_ms: Some(0),
+        ttl_ms: Some(1),
         ..backup_of("short", &dir)
     };
     let record = make(&client, &short).await;
-    assert_eq!(record.expires_at, Some(record.created_at));
+    let expires_at = record.expires_at.unwrap();
+    assert_eq!(
+        expires_at.duration_since(record.created_at).as_millis(),
+        1
+    );
+    // The same clock tells both sides when that is.
+    while sandshell_client::types::Timestamp::now() < expires_at {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     assert_eq!(
         code_of(client.backup(&record.id).await),
         ErrorCode::BackupNotFound

@@ -1,16 +1,15 @@
 //! Signs that a test waits for: a FIFO that what runs inside writes to, and the kernel's word that
 //! something changed.
 
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::inotify::{CreateFlags, WatchFlags};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{FileType, Mode};
-use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncReadExt as _, Interest};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 
-use crate::calls::in_time;
+use crate::calls::{DEADLINE, in_time};
 
 /// A FIFO that programs ring by writing a byte each.
 pub(crate) struct Bell {
@@ -51,23 +50,22 @@ impl Bell {
 /// Waits until something is so, and looks whenever the kernel tells of a change of a directory's
 /// entries, or that somebody has closed a file.
 pub(crate) async fn until_so(path: &Path, mut is_so: impl FnMut() -> bool) {
-    let queue: OwnedFd =
-        rustix::fs::inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
+    let queue = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
     // To list a directory is to close it, too.
     let what = if path.is_dir() {
         WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVE
     } else {
         WatchFlags::CLOSE
     };
-    rustix::fs::inotify::add_watch(&queue, path, what).unwrap();
-    let queue = AsyncFd::register_with_interest(queue, Interest::READABLE).unwrap();
-    in_time(async {
-        while !is_so() {
-            let mut ready = queue.readable().await.unwrap();
-            let mut events = [0; 4096];
-            while rustix::io::read(queue.get_ref().as_fd(), &mut events).is_ok() {}
-            ready.clear_ready();
-        }
-    })
-    .await;
+    inotify::add_watch(&queue, path, what).unwrap();
+    while !is_so() {
+        let queue = queue.try_clone().unwrap();
+        let told = tokio::task::spawn_blocking(move || {
+            let deadline = rustix::event::Timespec::try_from(DEADLINE).unwrap();
+            let ready = poll(&mut [PollFd::new(&queue, PollFlags::IN)], Some(&deadline));
+            while rustix::io::read(&queue, &mut [0; 4096]).is_ok() {}
+            ready == Ok(1)
+        });
+        assert!(told.await.unwrap(), "nothing changed at {}", path.display());
+    }
 }

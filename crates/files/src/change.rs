@@ -107,10 +107,10 @@ pub fn rename(root: &Root, spec: &MoveSpec) -> Result<FileEntry, FileError> {
         .stat_at(&from_dir, &from)
         .map_err(FileError::at(&spec.from))?;
     let at_target = || FileError::at(&spec.to);
+    let place = Place::of(root, &spec.to, spec.parents).map_err(at_target())?;
     if wants_directory(&spec.to) && FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return Err(at_target()(Errno::NOTDIR));
     }
-    let place = Place::of(root, &spec.to, spec.parents).map_err(at_target())?;
     let made = place.make_missing().map_err(at_target())?;
     let dir = made.last();
     let renamed = if spec.overwrite {

@@ -26,7 +26,6 @@ GET /v1/files/content?path=DIR/socket | 422 not_a_regular_file -
 GET /v1/files/content?path=/dev/zero | 422 not_a_regular_file -
 GET /v1/files/content?path=/dev/ptmx | 422 not_a_regular_file -
 GET /v1/files/content?path=DIR/to-zero | 422 not_a_regular_file -
-GET /v1/files/content?path=/proc/self/mem | 422 not_a_regular_file -
 GET /v1/files/content?path=DIR/loop | 422 too_many_links -
 GET /v1/files/content?path=DIR/file/below | 422 not_a_directory -
 GET /v1/files/content?path=DIR/file/ | 422 not_a_directory -
@@ -250,6 +249,19 @@ async fn requests_of_the_table_are_refused_and_change_nothing() {
         wrong.join("\n")
     );
     assert_eq!(tree_of(&desk.dir), before);
+}
+
+/// The memory of a process calls itself a regular file, too.
+#[tokio::test]
+async fn what_cannot_be_read_is_not_our_failure() {
+    let desk = Desk::new();
+    let request = crate::calls::process_of("sleep 1000");
+    let pid = desk.client.create_process(&request).await.unwrap().pid;
+    let route = format!("/v1/files/content?path=/proc/{pid}/mem");
+    let (_, _, body) = ask(&desk.client, Method::GET, &route, &[], "").await;
+    let problem: Problem = serde_json::from_slice(&body).unwrap();
+    let got = (problem.status, problem.code.as_str());
+    assert_eq!(got, (422, "not_a_regular_file"), "{}", problem.detail);
 }
 
 /// It calls itself a regular file, and whoever reads it waits for the kernel's next message.
