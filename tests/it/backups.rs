@@ -291,10 +291,7 @@ async fn time_runs_out_and_deletes_end_the_making() {
     };
     let record = make(&client, &short).await;
     let expires_at = record.expires_at.unwrap();
-    assert_eq!(
-        expires_at.duration_since(record.created_at).as_millis(),
-        1
-    );
+    assert_eq!(expires_at.duration_since(record.created_at).as_millis(), 1);
     // The same clock tells both sides when that is.
     while sandshell_client::types::Timestamp::now() < expires_at {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -373,7 +370,10 @@ async fn backups_outlive_the_agent() {
     .unwrap();
     // What a failing disk, or somebody, would leave of one that was finished.
     let folder = |name: &str| state.path().join("state/backups").join(name);
-    for (name, manifest) in [("damaged", "{\"version\": 1, "), ("newer", "{\"version\": 9}")] {
+    for (name, manifest) in [
+        ("damaged", "{\"version\": 1, "),
+        ("newer", "{\"version\": 9}"),
+    ] {
         fs::create_dir(folder(name)).unwrap();
         fs::write(folder(name).join("archive.tar.zst"), "x").unwrap();
         fs::write(folder(name).join("manifest.json"), manifest).unwrap();
@@ -393,7 +393,10 @@ async fn backups_outlive_the_agent() {
     for name in ["damaged", "newer"] {
         let refused = in_time(client.create_backup(&backup_of(name, dir.path()))).await;
         assert_eq!(code_of(refused), ErrorCode::IdConflict);
-        assert_eq!(fs::read(folder(name).join("archive.tar.zst")).unwrap(), b"x");
+        assert_eq!(
+            fs::read(folder(name).join("archive.tar.zst")).unwrap(),
+            b"x"
+        );
     }
     assert!(folder("note").exists());
     in_time(client.restore_backup(&record.id, &RestoreRequest::default()))

@@ -85,7 +85,12 @@ async fn a_ticket_opens_its_stream_once_and_appears_in_no_log() {
         assert!(!agent.log().contains(&used));
     }
     // Nor for what only seems to be one because it is asked for as one.
-    for path in ["/v1/env", "/v1/processes/said", "/v1/files/content", "/v1/none"] {
+    for path in [
+        "/v1/env",
+        "/v1/processes/said",
+        "/v1/files/content",
+        "/v1/none",
+    ] {
         let refused = in_time(owner.create_ticket(path)).await.unwrap_err();
         let problem = refused.problem().unwrap();
         assert_eq!(

@@ -1,7 +1,7 @@
 //! What runs the code of a context: one interface over drivers, sessions and Jupyter kernels.
 
-use sandshell_exec::output::{OutputLog, Stream};
 use sandshell_exec::Ended;
+use sandshell_exec::output::{OutputLog, Stream};
 use sandshell_types::{
     ContextOutcome, ContextRequest, KernelChoice, KillReply, Language, RunError, RunStatus,
 };

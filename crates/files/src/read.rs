@@ -15,9 +15,9 @@ use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::{Errno, pread};
 use sandshell_exec::inside::{Follow, Root};
 
-use crate::kernels_own::is_kernels_own;
 use crate::FileError;
 use crate::entry::Facts;
+use crate::kernels_own::is_kernels_own;
 use crate::stream::{Buffers, Source};
 
 /// Bytes read at a time.
@@ -95,7 +95,9 @@ fn read_first<T>(
     };
     let first = rest.piece().map_err(|errno| match errno {
         // What calls itself a file and cannot be read as one: a pipe, a device, memory.
-        Errno::SPIPE | Errno::IO | Errno::INVAL | Errno::OPNOTSUPP if is_kernels_own(&rest.file) => {
+        Errno::SPIPE | Errno::IO | Errno::INVAL | Errno::OPNOTSUPP
+            if is_kernels_own(&rest.file) =>
+        {
             Errno::AGAIN
         }
         errno => errno,

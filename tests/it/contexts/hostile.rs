@@ -252,7 +252,10 @@ async fn long_strings_of_javascript_are_shown_whole_or_dropped() {
     let client = agent.client();
     let id = create(&client, &context_of(Language::Javascript)).await.id;
     run(&client, &id, "let kept = 41").await;
-    for code in ["display('\\n'.repeat(40_000_000))", "'v'.repeat(50_000_000)"] {
+    for code in [
+        "display('\\n'.repeat(40_000_000))",
+        "'v'.repeat(50_000_000)",
+    ] {
         let reply = run(&client, &id, code).await;
         assert_eq!(reply.end.context, ContextOutcome::Kept, "{code}");
         assert_eq!(

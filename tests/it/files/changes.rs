@@ -333,11 +333,19 @@ async fn a_slash_at_the_end_means_a_directory() {
     };
     for name in ["plain/", "plain/.", "plain//", "link/"] {
         assert_eq!(remove(name).await, ErrorCode::NotADirectory, "{name}");
-        assert_eq!(rename(name, "new").await, ErrorCode::NotADirectory, "{name}");
+        assert_eq!(
+            rename(name, "new").await,
+            ErrorCode::NotADirectory,
+            "{name}"
+        );
     }
     for name in ["dir/.", "link/.", "dir/./."] {
         assert_eq!(remove(name).await, ErrorCode::InvalidRequest, "{name}");
-        assert_eq!(rename(name, "new").await, ErrorCode::InvalidRequest, "{name}");
+        assert_eq!(
+            rename(name, "new").await,
+            ErrorCode::InvalidRequest,
+            "{name}"
+        );
     }
     assert_eq!(remove("none/.").await, ErrorCode::FileNotFound);
     assert_eq!(rename("plain", "new/").await, ErrorCode::NotADirectory);

@@ -269,7 +269,8 @@ async fn what_cannot_be_read_is_not_our_failure() {
 async fn the_kernels_log_is_not_waited_for() {
     let desk = Desk::new();
     let route = "/v1/files/content?path=/proc/kmsg";
-    let (status, _, body) = crate::calls::in_time(ask(&desk.client, Method::GET, route, &[], "")).await;
+    let (status, _, body) =
+        crate::calls::in_time(ask(&desk.client, Method::GET, route, &[], "")).await;
     match status.as_u16() {
         200 => crate::calls::skipped("the kernel's log has something that nobody has read"),
         403 => crate::calls::skipped("this user may not open the kernel's log"),

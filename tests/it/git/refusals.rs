@@ -310,3 +310,36 @@ async fn without_git_the_error_says_so() {
         ErrorCode::ProgramNotFound
     );
 }
+
+/// A FIFO where git expects a file holds it up; the end of the client ends it.
+#[tokio::test]
+async fn a_git_that_hangs_ends_with_its_client() {
+    let agent = agent();
+    let client = agent.client();
+    sh(&agent, &client, "git init -q r; mkfifo r/.gitignore").await;
+    let fifo = agent.work_dir().join("r/.gitignore");
+    let request = GitStatusRequest {
+        path: Some(path(&agent, "r")),
+        ..Default::default()
+    };
+    // Opens when git has.
+    let opened = tokio::task::spawn_blocking(move || {
+        std::fs::File::options().write(true).open(fifo).unwrap()
+    });
+    let status = async { client.git_status(&request).await };
+    let writer = in_time(async {
+        tokio::select! {
+            status = status => panic!("git does not read it: {status:?}"),
+            writer = opened => writer.unwrap(),
+        }
+    })
+    .await;
+    // The request is given up; the kernel tells when nobody reads any more.
+    let gone = tokio::task::spawn_blocking(move || {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let mut writer = [PollFd::new(&writer, PollFlags::ERR)];
+        let deadline = rustix::event::Timespec::try_from(crate::calls::DEADLINE).unwrap();
+        poll(&mut writer, Some(&deadline))
+    });
+    assert_eq!(gone.await.unwrap(), Ok(1), "git is still there");
+}

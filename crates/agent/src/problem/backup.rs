@@ -53,10 +53,9 @@ impl From<BackupError> for ApiError {
                 Self::new(Code::StorageFailed, format!("the storage failed: {detail}"))
                     .hint("Nothing was changed; check that the URL is still valid.")
             }
-            BackupError::Cancelled => Self::new(
-                Code::Unavailable,
-                "it was broken off: the agent ends",
-            ),
+            BackupError::Cancelled => {
+                Self::new(Code::Unavailable, "it was broken off: the agent ends")
+            }
             BackupError::Store {
                 errno: Errno::NOSPC | Errno::DQUOT,
             } => Self::new(Code::NoSpace, "the agent has no space left for the backup"),

@@ -65,7 +65,10 @@ fn code(errno: Errno) -> Option<(ErrorCode, &'static str)> {
             Code::NotADirectory,
             "it, or a part of its path, is not a directory",
         ),
-        Errno::ISDIR => (Code::IsADirectory, "it is a directory"),
+        Errno::ISDIR => (
+            Code::IsADirectory,
+            "it is a directory, or its path ends as only that of one may",
+        ),
         Errno::NOTEMPTY => (Code::DirectoryNotEmpty, "the directory is not empty"),
         Errno::NXIO | Errno::NODEV => (
             Code::NotARegularFile,
