@@ -316,8 +316,10 @@ async fn without_git_the_error_says_so() {
 async fn a_git_that_hangs_ends_with_its_client() {
     let agent = agent();
     let client = agent.client();
-    sh(&agent, &client, "git init -q r; mkfifo r/.gitignore").await;
-    let fifo = agent.work_dir().join("r/.gitignore");
+    one_commit(&agent, &client).await;
+    // Of the same size: only its content tells that it changed, and how that is read is in the FIFO.
+    sh(&agent, &client, "cd r; echo 2 >a; mkfifo .gitattributes").await;
+    let fifo = agent.work_dir().join("r/.gitattributes");
     let request = GitStatusRequest {
         path: Some(path(&agent, "r")),
         ..Default::default()

@@ -97,7 +97,7 @@ impl Done {
 
 impl Place {
     /// Runs git to its end. When nobody waits for that any more, git is ended: it may well hang, on a
-    /// FIFO that is called .gitignore for example.
+    /// FIFO that is called .gitattributes for example.
     pub(super) async fn run(&self, words: &[&str], mut with: With) -> Result<Done, GitError> {
         if !with.remote {
             with.timeout_ms = with.timeout_ms.or(Some(LOCAL_MS));
