@@ -32,6 +32,7 @@ mod sandbox;
 mod search;
 mod sessions;
 mod shell_cases;
+mod signs;
 mod terminals;
 mod tree;
 mod watch;

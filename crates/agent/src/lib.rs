@@ -372,7 +372,9 @@ async fn serve_on(
         Listen::Tcp(address) => Some(address.port()),
         Listen::Unix(_) => None,
     };
-    let contexts = Contexts::new(executor.clone()).map_err(AgentError::Contexts)?;
+    let kernels = state_dir.path().join("kernels");
+    let contexts = Contexts::open(executor.clone(), kernels).await;
+    let contexts = contexts.map_err(AgentError::Contexts)?;
     let shutdown = CancellationToken::new();
     let backups_dir = state_dir.path().join("backups");
     let backups = Backups::open(backups_dir, executor.clone(), shutdown.clone());

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A ticket opens one stream, once: a GET of exactly the path it was made for (the query may be any),
-//! with `Accept: text/event-stream` or as a WebSocket. Kept are hashes only; what is looked for is
+//! with `Accept: text/event-stream` or as a WebSocket, whichever that path has; it never opens an answer
+//! that is not a stream. Kept are hashes only; what is looked for is
 //! compared in constant time. A ticket appears in no log: the edge takes it out of the address first.
 
 use std::collections::VecDeque;
@@ -20,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
 
-use crate::{browsers, sse};
+use crate::api::routes;
 
 /// How long a ticket waits to be used.
 pub const VALID_FOR: Duration = Duration::from_secs(30);
@@ -95,8 +96,7 @@ impl Tickets {
         let Some(ticket) = found.and_then(|at| waiting.remove(at)) else {
             return false;
         };
-        let streams = sse::wanted(headers) || browsers::is_websocket(headers);
-        *method == Method::GET && streams && ticket.path == path
+        *method == Method::GET && ticket.path == path && routes::own().streams(path, headers)
     }
 
     /// Those that are still valid.
@@ -142,14 +142,24 @@ mod tests {
     async fn opens_streams_only() {
         let tickets = Tickets::default();
         let socket = HeaderMap::from_iter([(header::UPGRADE, "websocket".parse().unwrap())]);
-        for (method, headers, opens) in [
-            (Method::GET, HeaderMap::new(), false),
-            (Method::POST, events(), false),
-            (Method::GET, events(), true),
-            (Method::GET, socket, true),
+        let (output, connect) = ("/v1/processes/x/output", "/v1/terminals/x/connect");
+        for (method, path, headers, opens) in [
+            (Method::GET, output, HeaderMap::new(), false),
+            (Method::POST, output, events(), false),
+            (Method::GET, output, events(), true),
+            (Method::GET, output, socket.clone(), false),
+            (Method::GET, connect, socket.clone(), true),
+            (Method::GET, connect, events(), false),
+            (Method::GET, "/v1/env", events(), false),
+            (Method::GET, "/v1/files/content", events(), false),
+            (Method::GET, "/v1/processes/x", socket, false),
         ] {
-            let ticket = tickets.issue("/v1/x".to_owned()).unwrap();
-            assert_eq!(tickets.redeem(&ticket, &method, "/v1/x", &headers), opens);
+            let ticket = tickets.issue(path.to_owned()).unwrap();
+            assert_eq!(
+                tickets.redeem(&ticket, &method, path, &headers),
+                opens,
+                "{method} {path} {headers:?}"
+            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! Which route a path belongs to, as the edge needs to know it: for figures, and for queries.
+//! Which route a path belongs to, as the edge needs to know it: for figures, for queries, and for tickets.
 //!
 //! Made from the document, so that it cannot differ from the router. A lookup is a walk in the same
 //! kind of tree as the router's and takes a fraction of a microsecond.
@@ -8,14 +8,15 @@
 
 use std::sync::OnceLock;
 
-use http::{Method, Uri};
+use http::{HeaderMap, Method, Uri};
 use sandshell_types::ErrorCode;
 use serde_json::Value;
 
 use super::document;
 use crate::auth::OPEN;
-use crate::browsers::is_proxied;
+use crate::browsers::{self, is_proxied};
 use crate::problem::ApiError;
+use crate::sse;
 
 /// A path with its operations.
 #[derive(Debug)]
@@ -26,6 +27,10 @@ pub struct Route {
     pub template: String,
     /// The methods that take no parameters in the query.
     without_query: Vec<Method>,
+    /// A GET can be answered by a stream of events.
+    events: bool,
+    /// A GET becomes a WebSocket.
+    websocket: bool,
 }
 
 /// All paths of a document.
@@ -63,10 +68,13 @@ impl Routes {
                 })
                 .filter_map(|(method, _)| method.to_uppercase().parse().ok())
                 .collect();
+            let get = &item["get"]["responses"];
             all.push(Route {
                 index,
                 template: template.clone(),
                 without_query,
+                events: !get["200"]["content"]["text/event-stream"].is_null(),
+                websocket: !get["101"].is_null(),
             });
         }
         Self { tree, all }
@@ -81,6 +89,20 @@ impl Routes {
     pub fn find(&self, path: &str) -> Option<&Route> {
         let index = *self.tree.at(path).ok()?.value;
         self.all.get(index)
+    }
+
+    /// Whether a GET of a path can be answered by a stream.
+    pub fn can_stream(&self, path: &str) -> bool {
+        self.find(path)
+            .is_some_and(|route| route.events || route.websocket)
+    }
+
+    /// Whether a GET that asks in this way is answered by a stream.
+    pub(crate) fn streams(&self, path: &str, headers: &HeaderMap) -> bool {
+        self.find(path).is_some_and(|route| {
+            (route.events && sse::wanted(headers))
+                || (route.websocket && browsers::is_websocket(headers))
+        })
     }
 
     /// Refuses a query where none is taken. Probes and pages may have any, as caches and monitors add
@@ -132,6 +154,21 @@ mod tests {
         assert!(!refused("GET", "/healthz?probe=1"));
         assert!(!refused("GET", "/v1/ports/80/proxy/?q=1"));
         assert!(!refused("GET", "/v1/nothing?a"), "the router says 404");
+    }
+
+    #[test]
+    fn streams_are_told_from_the_rest() {
+        let paths = all().iter().map(|route| route.template.as_str());
+        let streaming: Vec<&str> = paths.filter(|path| own().can_stream(path)).collect();
+        let expected = [
+            "/v1/events",
+            "/v1/files/watch",
+            "/v1/ports",
+            "/v1/processes/{id}/output",
+            "/v1/sessions/{id}/commands/{command_id}/output",
+            "/v1/terminals/{id}/connect",
+        ];
+        assert_eq!(streaming, expected);
     }
 
     #[test]

@@ -213,14 +213,20 @@ pub(super) fn inside_path(rest: &str, query: Option<&str>) -> String {
     if !query.contains(PARAMETER) {
         return format!("{rest}?{query}");
     }
-    let kept: Vec<&str> = query
-        .split('&')
+    // Some servers take `;` for a separator too.
+    let separators = ['&', ';'];
+    let mut kept: String = query
+        .split_inclusive(separators)
         .filter(|pair| !pair.starts_with(PARAMETER))
         .collect();
+    let last = query.rsplit(separators).next();
+    if last.is_some_and(|last| last.starts_with(PARAMETER)) {
+        kept.pop();
+    }
     if kept.is_empty() {
         rest.to_owned()
     } else {
-        format!("{rest}?{}", kept.join("&"))
+        format!("{rest}?{kept}")
     }
 }
 

@@ -65,6 +65,15 @@ fn our_secrets_stay_outside() {
         "/a%2Fb/?x=%20&y"
     );
     assert_eq!(inside_path("/", Some("port_token=pt_1")), "/");
+    for (query, kept) in [
+        ("a;port_token=pt_1;b", "a;b"),
+        ("a=1;port_token=pt_1", "a=1"),
+        ("port_token=pt_1;a&&port_token=pt_2", "a&"),
+        ("port_token=pt_1&a;", "a;"),
+        ("my_port_token=1", "my_port_token=1"),
+    ] {
+        assert_eq!(inside_path("/", Some(query)), format!("/?{kept}"));
+    }
     assert_eq!(inside_path("/", Some("")), "/?");
 }
 
