@@ -14,6 +14,7 @@ mod exec;
 mod file;
 mod git;
 mod ids;
+mod network;
 mod output;
 mod port;
 mod process;
@@ -50,6 +51,9 @@ pub use git::{
     GitStatusEntry, GitStatusReply, GitStatusRequest,
 };
 pub use ids::{BackupId, CommandId, ContextId, IdError, ProcessId, SessionId, TerminalId};
+pub use network::{
+    NetworkMode, NetworkRefused, NetworkSpec, RefusalReason, SecretRecord, SecretSpec, SecretValue,
+};
 pub use output::{
     Encoded, Encoding, ExitEvent, OutputEvent, StdinReply, StreamName, TextEncoding, TruncatedEvent,
 };
