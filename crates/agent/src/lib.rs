@@ -33,6 +33,7 @@ mod metrics;
 mod ports;
 mod problem;
 mod ready;
+pub mod relay;
 mod server;
 mod sse;
 mod state_dir;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Happening;
+
 /// The network of a sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -104,6 +106,25 @@ pub struct NetworkRefused {
     /// Refusals since the last event that were not told one by one.
     #[serde(default)]
     pub suppressed: u64,
+}
+
+impl From<NetworkRefused> for Happening {
+    fn from(refused: NetworkRefused) -> Self {
+        let NetworkRefused {
+            host,
+            port,
+            reason,
+            address,
+            suppressed,
+        } = refused;
+        Self::NetworkRefused {
+            host,
+            port,
+            reason,
+            address,
+            suppressed,
+        }
+    }
 }
 
 macro_rules! reasons {

@@ -10,8 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 /// Which addresses may be connected to.
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
-    /// Exact targets that pass although they are denied. Only tests have any.
-    doors: Vec<SocketAddr>,
+    /// Exact targets that are not checked, and where they are taken. Only tests have any.
+    doors: Vec<(SocketAddr, SocketAddr)>,
 }
 
 /// Why an address is not reached.
@@ -31,15 +31,16 @@ impl Guard {
         Self::default()
     }
 
-    /// For tests: lets these exact targets pass, so that servers on the loopback can be reached.
-    pub fn with_doors(doors: Vec<SocketAddr>) -> Self {
+    /// For tests: takes these exact targets to other ones, so that a server on the loopback can stand
+    /// for one of the Internet.
+    pub fn with_doors(doors: Vec<(SocketAddr, SocketAddr)>) -> Self {
         Self { doors }
     }
 
-    /// Whether this target may be connected to.
-    pub fn check(&self, target: SocketAddr) -> Result<(), Denied> {
-        if self.doors.contains(&target) {
-            return Ok(());
+    /// The address to connect to for this target, if it may be.
+    pub fn check(&self, target: SocketAddr) -> Result<SocketAddr, Denied> {
+        if let Some((_, to)) = self.doors.iter().find(|(from, _)| *from == target) {
+            return Ok(*to);
         }
         if !is_public(target.ip()) {
             return Err(Denied::NotPublic);
@@ -47,7 +48,7 @@ impl Guard {
         if is_own(target.ip()) {
             return Err(Denied::Own);
         }
-        Ok(())
+        Ok(target)
     }
 }
 
@@ -244,8 +245,8 @@ mod tests {
     #[test]
     fn a_door_opens_one_target_only() {
         let door: SocketAddr = "127.0.0.1:8443".parse().unwrap();
-        let guard = Guard::with_doors(vec![door]);
-        assert_eq!(guard.check(door), Ok(()));
+        let guard = Guard::with_doors(vec![(door, door)]);
+        assert_eq!(guard.check(door), Ok(door));
         for other in [
             "127.0.0.1:8444",
             "127.0.0.2:8443",

@@ -111,10 +111,13 @@ impl Outside {
         let mut denied = None;
         for address in addresses.into_iter().take(TRIED) {
             let target = SocketAddr::new(address.to_canonical(), port);
-            if let Err(error) = self.guard.check(target) {
-                denied = Some((target.ip(), error));
-                continue;
-            }
+            let target = match self.guard.check(target) {
+                Ok(target) => target,
+                Err(Denied::NotPublic | Denied::Own) => {
+                    denied = Some(target.ip());
+                    continue;
+                }
+            };
             match tokio::time::timeout(CONNECT, TcpStream::connect(target)).await {
                 Ok(Ok(stream)) => {
                     // Small messages in turn: waiting to fill a segment only costs time.
@@ -126,7 +129,7 @@ impl Outside {
             }
         }
         match denied {
-            Some((address, Denied::NotPublic | Denied::Own)) => Err(OpenError::Refused {
+            Some(address) => Err(OpenError::Refused {
                 reason: RefusalReason::AddressDenied,
                 address: Some(address),
             }),
