@@ -28,8 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandshell_exec::events::Events;
-use sandshell_types::{Happening, NetworkRefused};
+use sandshell_types::NetworkRefused;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
@@ -65,8 +64,6 @@ const NO_PROXY: &str = "localhost,127.0.0.1,::1";
 pub struct RelayConfig {
     /// The hub's socket, as the agent reaches it: a path in a directory it holds.
     pub socket: PathBuf,
-    /// Where refusals are told.
-    pub events: Events,
     /// Address of the proxy; [`PROXY`] but in tests.
     pub proxy: SocketAddr,
     /// Address of the resolver; [`DNS`] but in tests.
@@ -75,10 +72,9 @@ pub struct RelayConfig {
 
 impl RelayConfig {
     /// The usual addresses.
-    pub const fn new(socket: PathBuf, events: Events) -> Self {
+    pub const fn new(socket: PathBuf) -> Self {
         Self {
             socket,
-            events,
             proxy: PROXY,
             dns: DNS,
         }
@@ -94,8 +90,11 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Listens in the network namespace of the calling thread.
-    pub async fn start(config: RelayConfig) -> io::Result<Self> {
+    /// Listens in the network namespace of the calling thread. `refused` is called for each refusal.
+    pub async fn start(
+        config: RelayConfig,
+        refused: impl Fn(NetworkRefused) + Send + 'static,
+    ) -> io::Result<Self> {
         let proxy = TcpListener::bind(config.proxy).await?;
         let dns = UdpSocket::bind(config.dns).await?;
         let dns_address = dns.local_addr()?;
@@ -112,7 +111,7 @@ impl Relay {
             dns: dns_address,
         };
         let names = Arc::new(Names::new(joiner.clone()));
-        joiner.spawn(tell(joiner.host.clone(), config.events));
+        joiner.spawn(tell(joiner.host.clone(), refused));
         joiner.spawn(dns::serve_datagrams(dns, Arc::clone(&names)));
         joiner.spawn(dns::serve_streams(dns_stream, names));
         joiner.spawn(joiner.clone().join_all(proxy, "proxy\n".into()));
@@ -211,8 +210,8 @@ async fn join(mut inside: TcpStream, host: &HostProxy, opening: &str) -> io::Res
         .map(drop)
 }
 
-/// Tells the sandbox's events of refusals, for as long as there is a hub to hear them from.
-async fn tell(host: HostProxy, events: Events) {
+/// Tells of refusals, for as long as there is a hub to hear them from.
+async fn tell(host: HostProxy, told: impl Fn(NetworkRefused)) {
     let mut pause = Duration::ZERO;
     loop {
         tokio::time::sleep(pause).await;
@@ -228,7 +227,7 @@ async fn tell(host: HostProxy, events: Events) {
             .await
         {
             if let Ok(refused) = serde_json::from_slice::<NetworkRefused>(&line) {
-                events.publish(Happening::from(refused));
+                told(refused);
             }
             line.clear();
             pause = Duration::ZERO;

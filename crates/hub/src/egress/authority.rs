@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
 use rustls::ServerConfig;
@@ -139,7 +139,8 @@ impl Authority {
     /// Speaks TLS as the server of this name.
     pub(super) fn acceptor(&self, name: &str) -> Result<TlsAcceptor, AuthorityError> {
         let mut params = CertificateParams::new([name.to_owned()])?;
-        params.distinguished_name = rcgen::DistinguishedName::new();
+        // Some verifiers want a subject; the host's name may be too long to be one.
+        params.distinguished_name = called("Host spoken for by the Sandshell egress proxy");
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -165,14 +166,17 @@ fn key_at(text: &str) -> usize {
 /// The same each time, but for the dates: the name is what ties certificates to the authority.
 fn authority_params() -> CertificateParams {
     let mut params = CertificateParams::default();
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "Sandshell egress proxy of this sandbox");
+    params.distinguished_name = called("Sandshell egress proxy of this sandbox");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     set_dates(&mut params, LASTS);
     params
+}
+
+fn called(name: &str) -> DistinguishedName {
+    let mut called = DistinguishedName::new();
+    called.push(DnType::CommonName, name);
+    called
 }
 
 /// From before now until long after.

@@ -57,7 +57,8 @@ pub(super) fn absolute_target(uri: &Uri) -> Result<Target, RefusalReason> {
     })
 }
 
-/// Refuses a request whose Host is not the target's, or that different readers could read differently.
+/// Refuses a request whose Host is not the target's. Framings that could be read in two ways do not
+/// come this far: the parser settles them, and the message is written anew.
 pub(super) fn check<B>(request: &Request<B>, target: &Target) -> Result<(), RefusalReason> {
     let headers = request.headers();
     let mut hosts = headers.get_all(header::HOST).iter();
@@ -72,11 +73,7 @@ pub(super) fn check<B>(request: &Request<B>, target: &Target) -> Result<(), Refu
     if host != target.host || port.is_some_and(|port| port != target.port) {
         return Err(RefusalReason::HostMismatch);
     }
-    let framed_twice = headers.contains_key(header::CONTENT_LENGTH)
-        && headers.contains_key(header::TRANSFER_ENCODING);
-    let old_chunks =
-        request.version() == Version::HTTP_10 && headers.contains_key(header::TRANSFER_ENCODING);
-    if framed_twice || old_chunks || request.method() == Method::CONNECT {
+    if request.method() == Method::CONNECT {
         return Err(RefusalReason::BadRequest);
     }
     Ok(())
