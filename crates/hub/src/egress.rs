@@ -71,7 +71,7 @@ pub const SOCKET: &str = "proxy.sock";
 pub const MAX_CONNECTIONS: usize = 512;
 
 /// How long a connection may be silent in both directions.
-pub const IDLE: Duration = Duration::from_secs(600);
+pub const IDLE: Duration = Duration::from_mins(10);
 
 /// How long to wait after the machine had no descriptor for another connection.
 const EXHAUSTED: Duration = Duration::from_millis(100);

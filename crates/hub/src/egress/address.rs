@@ -80,7 +80,7 @@ const NOT_PUBLIC_V4: &[([u8; 4], u32)] = &[
     ([240, 0, 0, 0], 4),      // reserved, broadcast
 ];
 
-/// Networks inside 2000::/3 that are not public, by their first 32 bits and prefix length.
+/// Networks inside `2000::/3` that are not public, by their first 32 bits and prefix length.
 const NOT_PUBLIC_V6: &[(u32, u32)] = &[
     (0x2001_0000, 23), // protocol assignments: Teredo, benchmarks, ORCHID
     (0x2001_0db8, 32), // documentation
@@ -98,7 +98,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         .any(|(network, length)| (bits ^ u32::from_be_bytes(*network)) >> (32 - length) == 0)
 }
 
-/// Everything outside global unicast (2000::/3) is denied, with it loopback, link-local, unique
+/// Everything outside global unicast (`2000::/3`) is denied, with it loopback, link-local, unique
 /// local, multicast, and the mapped and compatible forms. NAT64 is as public as what it stands for.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let segments = address.segments();

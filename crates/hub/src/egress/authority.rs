@@ -12,19 +12,19 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::TlsAcceptor;
 
 /// How long the authority lasts: longer than any sandbox.
-const LASTS: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const LASTS: Duration = Duration::from_hours(10 * 365 * 24);
 /// How long a host's certificate lasts; one is made for each connection.
-const HOST_LASTS: Duration = Duration::from_secs(24 * 3600);
+const HOST_LASTS: Duration = Duration::from_hours(24);
 /// Clocks differ.
-const BEFORE: Duration = Duration::from_secs(24 * 3600);
+const BEFORE: Duration = Duration::from_hours(24);
 
 /// Variables by which programs are told where trusted certificates are.
 const VARIABLES: [&str; 6] = [

@@ -32,7 +32,7 @@ use super::sandbox::Sandbox;
 use super::stream::Duplex;
 
 /// How long a client may take for the head of a request, and may leave a connection unused.
-const HEAD: Duration = Duration::from_secs(60);
+const HEAD: Duration = Duration::from_mins(1);
 /// Most bytes of a head.
 const MAX_HEAD: usize = 64 * 1024;
 
@@ -215,12 +215,11 @@ impl Exchange {
     async fn open(&self, target: &Target) -> Result<SendRequest<Incoming>, Failure> {
         let opened = self.state().opened.take();
         let failed = |error| Failure::open(target, error);
-        let stream = match opened {
-            Some(stream) => stream,
-            None => {
-                let connecting = self.sandbox.connect(&target.host, target.port);
-                connecting.await.map_err(failed)?
-            }
+        let stream = if let Some(stream) = opened {
+            stream
+        } else {
+            let connecting = self.sandbox.connect(&target.host, target.port);
+            connecting.await.map_err(failed)?
         };
         if target.tls {
             let securing = self.sandbox.outside().secure(&target.host, stream);

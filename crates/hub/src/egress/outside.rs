@@ -30,14 +30,14 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Addresses of a name that are tried.
 const TRIED: usize = 4;
 /// Names being resolved at a time: each takes a thread of the runtime's blocking pool.
-const LOOKUPS: usize = 32;
+const LOOKUPS: usize = 64;
 
 /// The outside as all proxies of a hub see it.
 pub struct Outside {
-    resolver: Box<dyn Resolve>,
+    resolver: Arc<dyn Resolve>,
     guard: Guard,
     tls: TlsConnector,
-    lookups: Semaphore,
+    lookups: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Outside {
@@ -94,18 +94,24 @@ impl Outside {
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self {
-            resolver: Box::new(resolver),
+            resolver: Arc::new(resolver),
             guard,
             tls: TlsConnector::from(Arc::new(config)),
-            lookups: Semaphore::new(LOOKUPS),
+            lookups: Arc::new(Semaphore::new(LOOKUPS)),
         })
     }
 
-    /// Connects to a host. Every address is checked as the value that is then connected to.
-    pub(super) async fn connect(&self, host: &Host, port: u16) -> Result<TcpStream, OpenError> {
+    /// Connects to a host. Every address is checked as the value that is then connected to. `turns`
+    /// are the lookups that one sandbox may have under way.
+    pub(super) async fn connect(
+        &self,
+        host: &Host,
+        port: u16,
+        turns: &Arc<Semaphore>,
+    ) -> Result<TcpStream, OpenError> {
         let addresses = match host {
             Host::Address(address) => vec![*address],
-            Host::Name(name) => self.resolve(name).await?,
+            Host::Name(name) => self.resolve(name, turns).await?,
         };
         let mut failed = io::Error::from(io::ErrorKind::NotFound);
         let mut denied = None;
@@ -138,10 +144,18 @@ impl Outside {
         }
     }
 
-    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, OpenError> {
+    /// A lookup cannot be broken off: it keeps its turn to its end, also when nobody waits any longer.
+    async fn resolve(&self, name: &str, turns: &Arc<Semaphore>) -> Result<Vec<IpAddr>, OpenError> {
         let lookup = async {
-            let _turn = self.lookups.acquire().await;
-            self.resolver.resolve(name).await
+            let own = Arc::clone(turns).acquire_owned().await;
+            let all = Arc::clone(&self.lookups).acquire_owned().await;
+            let (resolver, name) = (Arc::clone(&self.resolver), name.to_owned());
+            let looking = tokio::spawn(async move {
+                let found = resolver.resolve(&name).await;
+                drop((own, all));
+                found
+            });
+            looking.await.unwrap_or_else(|error| Err(error.into()))
         };
         match tokio::time::timeout(RESOLVE, lookup).await {
             Ok(found) => found.map_err(OpenError::Unresolved),

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use sandshell_types::{NetworkRefused, RefusalReason};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::authority::Authority;
@@ -14,6 +15,9 @@ use super::policy::Policy;
 use super::refusals::Refusals;
 use super::stream::Meter;
 
+/// Names of one sandbox being resolved at a time, so that one with slow names delays no other.
+const LOOKUPS: usize = 8;
+
 #[derive(Debug)]
 pub(super) struct Sandbox {
     outside: Arc<Outside>,
@@ -21,6 +25,7 @@ pub(super) struct Sandbox {
     pub(super) authority: Option<Authority>,
     pub(super) refusals: Refusals,
     pub(super) meter: Arc<Meter>,
+    lookups: Arc<Semaphore>,
 }
 
 /// A policy, and the end of every connection that was let through by it.
@@ -46,6 +51,7 @@ impl Sandbox {
             authority,
             refusals: Refusals::new(name),
             meter: Arc::default(),
+            lookups: Arc::new(Semaphore::new(LOOKUPS)),
         }
     }
 
@@ -87,7 +93,7 @@ impl Sandbox {
             reason,
             address: None,
         })?;
-        self.outside.connect(host, port).await
+        self.outside.connect(host, port, &self.lookups).await
     }
 
     /// Tells of a refusal.

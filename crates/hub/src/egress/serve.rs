@@ -33,7 +33,7 @@ const MAX_LINE: usize = 512;
 /// How long the first line may take; the relay sends it at once.
 const FIRST_LINE: Duration = Duration::from_secs(10);
 /// How long a client of the proxy may take for its first byte.
-const FIRST_BYTE: Duration = Duration::from_secs(60);
+const FIRST_BYTE: Duration = Duration::from_mins(1);
 
 /// Serves one connection to its end.
 pub(super) async fn run(mut client: impl Duplex, sandbox: Arc<Sandbox>) -> io::Result<()> {
@@ -132,8 +132,8 @@ async fn name(mut client: impl Duplex, host: &str, sandbox: &Sandbox) -> io::Res
         sandbox.refuse(host.to_owned(), None, RefusalReason::HostNotAllowed, None);
         "no\n".to_owned()
     } else {
-        let listed: String = ports.iter().map(|port| format!(" {port}")).collect();
-        format!("ports{listed}\n")
+        let listed: Vec<String> = ports.iter().map(u16::to_string).collect();
+        format!("ports {}\n", listed.join(" "))
     };
     client.write_all(answer.as_bytes()).await?;
     client.shutdown().await

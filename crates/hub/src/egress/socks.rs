@@ -62,13 +62,13 @@ pub(super) async fn run(mut client: impl Duplex, sandbox: Arc<Sandbox>) -> io::R
     }
     let host = match host {
         Ok(address) => Host::Address(address.to_canonical()),
-        Err(name) => match Host::parse(&name) {
-            Ok(host) => host,
-            Err(_) => {
+        Err(name) => {
+            let Ok(host) = Host::parse(&name) else {
                 sandbox.refuse(name, Some(port), RefusalReason::BadName, None);
                 return end(client, NOT_ALLOWED).await;
-            }
-        },
+            };
+            host
+        }
     };
     match sandbox.connect(&host, port).await {
         Ok(server) => {

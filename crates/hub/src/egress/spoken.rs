@@ -218,7 +218,7 @@ mod tests {
         ] {
             assert_eq!(told(bytes.as_bytes(), 4096), expected, "{bytes:?}");
         }
-        assert_eq!(told(&[b'A'; MAX_LINE + 1], 4096), Some(Spoken::Other));
+        assert_eq!(told(&vec![b'A'; MAX_LINE + 1], 4096), Some(Spoken::Other));
     }
 
     proptest! {

@@ -248,7 +248,11 @@ async fn secrets_for_programs_that_trust_the_bundle() {
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             assert!(text.contains("GET /s\n"), "{program:?}: {text} {output:?}");
             // The server of the tests gives back what it got: the proxy put it in.
-            assert_eq!(text.contains("x-api-key: hunter2\n"), expected, "{program:?}");
+            assert_eq!(
+                text.contains("x-api-key: hunter2\n"),
+                expected,
+                "{program:?}"
+            );
         }
     }
 }
