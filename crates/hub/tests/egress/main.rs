@@ -7,8 +7,9 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::print_stderr,
     clippy::indexing_slicing,
-    reason = "a failed expectation is what a test is for"
+    reason = "a failed expectation is what a test is for, and a skipped one says so"
 )]
 
 mod inside;
