@@ -7,6 +7,7 @@
     reason = "a failed expectation is what a test is for"
 )]
 
+mod abuse;
 mod archive;
 mod backups;
 mod bad_input;
@@ -21,6 +22,7 @@ mod git;
 mod house;
 mod killing;
 mod lifecycle;
+mod limits;
 mod metrics;
 mod openapi;
 mod ports;

@@ -44,6 +44,7 @@ mod token;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +54,9 @@ use sandshell_exec::{Config, ExecError, Executor, StartError};
 use sandshell_files::Backups;
 use sandshell_files::watch::Watches;
 use sandshell_isolate::InitHandle;
+use sandshell_isolate::stage::{Outcome, Seat};
 use sandshell_types::Happening;
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -68,6 +71,7 @@ use crate::browsers::Browsers;
 use crate::edge::Edge;
 use crate::listen::Listener;
 use crate::metrics::Metrics;
+use crate::relay::{Relay, RelayConfig};
 use crate::state_dir::StateDir;
 use crate::ticket::Tickets;
 
@@ -114,6 +118,27 @@ pub struct AgentOptions {
     /// A command to supervise: when it ends, so does the agent.
     pub command: Vec<String>,
 }
+
+/// What whoever has a sandbox made says to its agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Where commands start.
+    pub cwd: Option<PathBuf>,
+    /// Who commands run as.
+    pub user: Option<String>,
+    /// Environment of every command.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Most bytes of output kept for each process.
+    pub log_bytes: Option<u64>,
+    /// Whether the sandbox reaches outside by the hub's egress proxy, whose socket is in the agent's
+    /// state directory.
+    #[serde(default)]
+    pub egress: bool,
+}
+
+/// Name of the egress proxy's socket in the agent's state directory.
+pub const EGRESS_SOCKET: &str = "proxy.sock";
 
 /// An agent that is being served.
 #[derive(Debug, Clone)]
@@ -162,6 +187,12 @@ pub enum AgentError {
         /// Why not.
         source: io::Error,
     },
+    /// The settings are not ours.
+    #[error("cannot read the agent's settings")]
+    Settings(#[source] serde_json::Error),
+    /// The way to the egress proxy cannot be served.
+    #[error("cannot listen for connections to the outside")]
+    Relay(#[source] io::Error),
     /// Signals cannot be received.
     #[error("cannot receive signals")]
     Signals(#[source] io::Error),
@@ -237,7 +268,6 @@ pub async fn serve(
     if !options.listen.is_local() && options.token_file.is_none() {
         return Err(AgentError::Exposed(options.listen));
     }
-    let state_dir = StateDir::open(&options.state_dir)?;
     let (token, generated) = match (&options.token_file, &options.listen) {
         (Some(file), _) => (Some(Token::from_file(file)?), false),
         (None, Listen::Tcp(_)) => (Some(Token::generate()?), true),
@@ -250,8 +280,107 @@ pub async fn serve(
     let listener = Listener::bind(&options.listen)
         .await
         .map_err(listen_failed)?;
-    let address = listener.address().map_err(listen_failed)?;
-    let executor = Executor::start(init, core_config(&options, &state_dir)).await?;
+    let announce = |started: &Started| {
+        announce(started);
+        let Some(path) = &options.ready_file else {
+            return Ok(());
+        };
+        ready::write(path, &started.address.to_string()).map_err(|source| AgentError::ReadyFile {
+            path: path.clone(),
+            source,
+        })
+    };
+    let token = token.map(|token| Opening { token, generated });
+    let surroundings = Surroundings::default();
+    serve_on(listener, token, &options, init, surroundings, announce).await
+}
+
+/// Serves the agent of a sandbox that a launcher has made.
+pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
+    let Seat {
+        init,
+        socket,
+        state_dir,
+        liveness,
+        report,
+        protections,
+        settings,
+    } = seat;
+    let settings: Settings = serde_json::from_value(settings).map_err(AgentError::Settings)?;
+    let listen = Listen::Unix(PathBuf::new());
+    let listener = Listener::given(socket).map_err(|source| AgentError::Listen {
+        listen: listen.clone(),
+        source,
+    })?;
+    let mut env = BTreeMap::new();
+    let relay = settings.egress.then(|| {
+        let found = relay::environment(relay::PROXY);
+        env.extend(found.map(|(name, value)| (name.to_owned(), value)));
+        RelayConfig::new(state_dir.join(EGRESS_SOCKET))
+    });
+    // What was asked for wins over what we know.
+    env.extend(settings.env);
+    let options = AgentOptions {
+        listen,
+        state_dir,
+        token_file: None,
+        ready_file: None,
+        cwd: settings.cwd,
+        user: settings.user,
+        env,
+        log_bytes: settings.log_bytes,
+        cors_origins: Vec::new(),
+        allow_hosts: Vec::new(),
+        max_connections: MAX_CONNECTIONS,
+        command: Vec::new(),
+    };
+    let announce = |_: &Started| {
+        report.tell(&Outcome::Ready(protections));
+        Ok(())
+    };
+    let surroundings = Surroundings { liveness, relay };
+    serve_on(listener, None, &options, init, surroundings, announce).await
+}
+
+/// A token, and whether it was made for this run.
+struct Opening {
+    token: Token,
+    generated: bool,
+}
+
+/// What a launcher gives an agent, and a container does not.
+#[derive(Default)]
+struct Surroundings {
+    /// A pipe whose end is the agent's end.
+    liveness: Option<OwnedFd>,
+    /// The way outside.
+    relay: Option<RelayConfig>,
+}
+
+async fn serve_on(
+    listener: Listener,
+    opening: Option<Opening>,
+    options: &AgentOptions,
+    init: InitHandle,
+    surroundings: Surroundings,
+    announce: impl FnOnce(&Started) -> Result<(), AgentError>,
+) -> Result<i32, AgentError> {
+    let state_dir = StateDir::open(&options.state_dir)?;
+    let address = listener.address().map_err(|source| AgentError::Listen {
+        listen: options.listen.clone(),
+        source,
+    })?;
+    let executor = Executor::start(init, core_config(options, &state_dir)).await?;
+    let Surroundings { liveness, relay } = surroundings;
+    let _relay = match relay {
+        Some(config) => {
+            let events = executor.events().clone();
+            let told = move |refused| events.publish(Happening::from(refused));
+            let relay = Relay::start(config, told).await;
+            Some(relay.map_err(AgentError::Relay)?)
+        }
+        None => None,
+    };
     let own_port = match &address {
         Listen::Tcp(address) => Some(address.port()),
         Listen::Unix(_) => None,
@@ -276,7 +405,11 @@ pub async fn serve(
         backups: backups.map_err(AgentError::Backups)?,
     });
     let browsers = Browsers::new(&address, options.cors_origins.clone(), &options.allow_hosts);
-    let edge = Edge::new(Arc::clone(&agent), Auth::new(token.clone()), browsers);
+    let edge = Edge::new(
+        Arc::clone(&agent),
+        Auth::new(opening.as_ref().map(|opening| opening.token.clone())),
+        browsers,
+    );
     let server = tokio::spawn(server::serve(
         listener,
         edge.clone(),
@@ -284,20 +417,13 @@ pub async fn serve(
         options.max_connections,
         agent.shutdown.clone(),
     ));
-    let result = run(&options, &agent, &edge, || {
+    let result = run(options, &agent, &edge, liveness, || {
         announce(&Started {
-            address: address.clone(),
-            generated_token: token.filter(|_| generated),
-        });
-        match &options.ready_file {
-            Some(path) => {
-                ready::write(path, &address.to_string()).map_err(|source| AgentError::ReadyFile {
-                    path: path.clone(),
-                    source,
-                })
-            }
-            None => Ok(()),
-        }
+            address,
+            generated_token: opening
+                .filter(|opening| opening.generated)
+                .map(|opening| opening.token),
+        })
     })
     .await;
     executor.events().publish(Happening::Ending {});
@@ -325,9 +451,11 @@ async fn run(
     options: &AgentOptions,
     agent: &Agent,
     edge: &Edge,
+    liveness: Option<OwnedFd>,
     ready: impl FnOnce() -> Result<(), AgentError>,
 ) -> Result<i32, AgentError> {
     let lost = agent.executor.init_lost();
+    let left_alone = supervise::end_of(liveness).map_err(AgentError::Signals)?;
     let ended: std::pin::Pin<Box<dyn Future<Output = i32> + Send>> =
         if let Some(program) = options.command.first() {
             let process = supervise::start(&agent.executor, options.command.clone())
@@ -356,6 +484,7 @@ async fn run(
     };
     tokio::select! {
         code = ended => Ok(code),
+        () = left_alone => Ok(0),
         () = lost => {
             tracing::error!("init is gone, and with it everything it started");
             Ok(OUR_FAILURE)

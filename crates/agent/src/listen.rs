@@ -6,11 +6,15 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
 
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +71,8 @@ pub(crate) enum Listener {
         listener: UnixListener,
         path: PathBuf,
     },
+    /// Bound by whoever started us, at a path we do not see.
+    Given(UnixListener),
 }
 
 /// An accepted connection.
@@ -98,11 +104,20 @@ impl Listener {
         }
     }
 
+    /// Listens on a socket that is bound already. Needs a runtime.
+    pub(crate) fn given(socket: OwnedFd) -> io::Result<Self> {
+        rustix::net::listen(&socket, BACKLOG)?;
+        let listener = std::os::unix::net::UnixListener::from(socket);
+        listener.set_nonblocking(true)?;
+        UnixListener::from_std(listener).map(Self::Given)
+    }
+
     /// Where it is bound; the port is the real one.
     pub(crate) fn address(&self) -> io::Result<Listen> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Listen::Tcp),
             Self::Unix { path, .. } => Ok(Listen::Unix(path.clone())),
+            Self::Given(_) => Ok(Listen::Unix(PathBuf::new())),
         }
     }
 
@@ -117,7 +132,7 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 Ok(Connection::Tcp(stream))
             }
-            Self::Unix { listener, .. } => listener
+            Self::Unix { listener, .. } | Self::Given(listener) => listener
                 .accept()
                 .await
                 .map(|(stream, _)| Connection::Unix(stream)),

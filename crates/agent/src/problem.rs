@@ -198,6 +198,16 @@ impl From<ExecError> for ApiError {
                 Self::new(Code::SessionEnded, format!("the session {id:?} has ended: {reason}"))
                     .hint("Make another with POST /v1/sessions.")
             }
+            ExecError::LimitUnavailable { pointer, detail } => {
+                Self::new(Code::LimitUnavailable, detail)
+                    .pointer(pointer)
+                    .hint("Leave the limit out, or give the agent a cgroup that it may divide.")
+            }
+            ExecError::IsolationUnavailable { pointer, detail } => {
+                Self::new(Code::IsolationUnavailable, detail)
+                    .pointer(pointer)
+                    .hint("Leave it out, or give the agent the right to make namespaces.")
+            }
             ExecError::ProgramNotFound { program } => {
                 Self::new(Code::ProgramNotFound, format!("there is no program {program:?}"))
                     .pointer("/argv/0")

@@ -4,11 +4,14 @@
 //! the agent ends with. The command is a process like any other and can be looked at by its id.
 
 use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
 
 use sandshell_exec::output::{OutputLog, Stream};
 use sandshell_exec::{ExecError, Executor, ProcessHandle};
+use sandshell_sys::reactor;
 use sandshell_types::{ProcessRequest, SignalRequest, SignalScope};
-use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _, Interest};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The id and tag of the command's process.
@@ -23,6 +26,20 @@ fn forwarded() -> [(&'static str, SignalKind); 5] {
         ("SIGUSR1", SignalKind::user_defined1()),
         ("SIGUSR2", SignalKind::user_defined2()),
     ]
+}
+
+/// Resolves when the other end of a pipe is closed, by its end too; never without one.
+pub(crate) fn end_of(pipe: Option<OwnedFd>) -> io::Result<impl Future<Output = ()>> {
+    let pipe = pipe
+        .map(|pipe| reactor::watch(pipe, Interest::READABLE))
+        .transpose()?;
+    Ok(async move {
+        match pipe {
+            // Nothing is ever written, so whatever wakes us is the end.
+            Some(pipe) => drop(pipe.readable().await),
+            None => std::future::pending().await,
+        }
+    })
 }
 
 /// Starts the command.
@@ -96,7 +113,7 @@ async fn copy(log: &OutputLog, stream: Stream, mut to: impl AsyncWrite + Unpin) 
 }
 
 /// Resolves when the agent is told to end: SIGTERM or SIGINT.
-pub(crate) fn told_to_end() -> std::io::Result<impl Future<Output = ()>> {
+pub(crate) fn told_to_end() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {

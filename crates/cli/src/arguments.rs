@@ -17,6 +17,12 @@ Examples:
   sandshell agent --token-file /run/token --listen 0.0.0.0:3000 -- python3 -m http.server
 ";
 
+const RUN_EXAMPLES: &str = "\
+Examples:
+  sandshell run -- python3 -c 'print(6 * 7)'
+  echo 'ls -la / && id' | sandshell run -- bash
+";
+
 const VERSION_EXAMPLES: &str = "\
 Examples:
   sandshell version
@@ -42,6 +48,9 @@ pub(crate) enum Command {
     /// Serve one sandbox over HTTP.
     #[command(before_help = AGENT_EXAMPLES)]
     Agent(Box<AgentArguments>),
+    /// Run one command in an isolated sandbox of its own; no server is needed.
+    #[command(before_help = RUN_EXAMPLES)]
+    Run(Box<RunArguments>),
     /// Show the version.
     #[command(before_help = VERSION_EXAMPLES)]
     Version {
@@ -116,6 +125,30 @@ pub(crate) struct AgentArguments {
 
     /// A command to run along with the agent, which ends with its exit code when it ends.
     #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// Directory in which the command starts [default: /workspace].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+
+    /// User in the sandbox that it runs as [default: sandbox].
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+
+    /// Variable in its environment; may be given again.
+    #[arg(long = "env", short = 'e', value_name = "KEY=VALUE", value_parser = variable)]
+    pub(crate) environment: Vec<(String, String)>,
+
+    /// Host that it may reach, `example.com`, `*.example.com` or `example.com:8443`; may be given again.
+    /// Without any it reaches nothing.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow: Vec<String>,
+
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
 }
 

@@ -1,8 +1,8 @@
 //! `sandshell`, the one binary: parses the command line and hands over.
 //!
-//! Owns arguments, messages and exit codes. Two programs live in it: `init`, which must stay tiny
-//! and single-threaded and so is looked for before anything else is set up, and everything a person
-//! types.
+//! Owns arguments, messages and exit codes. Three programs live in it: `init` and the launcher, which
+//! must stay tiny and single-threaded and so are looked for before anything else is set up, and
+//! everything a person types.
 //!
 //! stdout is data, stderr is everything else. Exit codes: 2 usage, 125 our failure, else the
 //! command's own.
@@ -10,7 +10,9 @@
 mod agent;
 mod arguments;
 mod failure;
+mod launcher;
 mod logs;
+mod run;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -24,11 +26,14 @@ use crate::failure::Failure;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == "init") {
-        return init(words);
+    match words.next() {
+        Some(word) if word == "init" => return init(words),
+        Some(word) if word == sandshell_isolate::launcher::WORD => return launcher::run(),
+        _ => {}
     }
     let result = match Arguments::parse().command {
         Command::Agent(arguments) => agent::run(*arguments),
+        Command::Run(arguments) => run::run(*arguments),
         Command::Version { json } => version(json),
         Command::Openapi => print(&sandshell_agent::openapi_json()),
     };

@@ -1,13 +1,16 @@
 //! Users: who a command runs as, and the environment that goes with it.
 //!
-//! Reads /etc/passwd and /etc/group as files; no NSS, which would load libraries into the agent.
+//! Reads the sandbox's /etc/passwd and /etc/group as files; no NSS, which would load libraries into
+//! the agent.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::path::Path;
 
+use rustix::thread::CapabilitySet;
 use sandshell_sys::spawn::Identity;
 
 use crate::ExecError;
+use crate::inside::Inside;
 
 /// A user as found in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,42 +20,76 @@ pub(crate) struct Account {
     pub(crate) gid: u32,
     pub(crate) groups: Vec<u32>,
     pub(crate) home: String,
+    /// Whether it is another than this process.
+    taken_on: bool,
 }
 
-impl Account {
-    /// The user this process runs as.
-    pub(crate) fn own() -> Self {
-        let uid = rustix::process::getuid().as_raw();
-        lookup(&uid.to_string()).unwrap_or_else(|| Self {
-            name: uid.to_string(),
-            uid,
-            gid: rustix::process::getgid().as_raw(),
-            groups: Vec::new(),
-            home: "/".to_owned(),
-        })
+/// The users of the sandbox, and which of them commands can be.
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    inside: Inside,
+    /// Who this process is.
+    own: u32,
+    /// Whether it may start commands as somebody else.
+    may_switch: bool,
+}
+
+impl Accounts {
+    pub(crate) fn new(inside: Inside) -> Self {
+        let held = rustix::thread::capabilities(None).map(|sets| sets.permitted);
+        Self {
+            inside,
+            own: rustix::process::getuid().as_raw(),
+            may_switch: held.is_ok_and(|held| held.contains(CapabilitySet::SETUID)),
+        }
     }
 
-    /// The user with this name or number. Only root may choose another than itself.
-    pub(crate) fn find(wanted: &str) -> Result<Self, ExecError> {
-        let account = lookup(wanted).ok_or_else(|| ExecError::UserNotFound {
+    /// The user this process runs as.
+    pub(crate) fn own(&self) -> Account {
+        self.lookup(&self.own.to_string())
+            .unwrap_or_else(|| Account {
+                name: self.own.to_string(),
+                uid: self.own,
+                gid: rustix::process::getgid().as_raw(),
+                groups: Vec::new(),
+                home: "/".to_owned(),
+                taken_on: false,
+            })
+    }
+
+    /// The user with this name or number. Without the right to change, only ourselves.
+    pub(crate) fn find(&self, wanted: &str) -> Result<Account, ExecError> {
+        let account = self.lookup(wanted).ok_or_else(|| ExecError::UserNotFound {
             user: wanted.to_owned(),
         })?;
-        let own = rustix::process::getuid();
-        if !own.is_root() && own.as_raw() != account.uid {
+        if !self.may_switch && self.own != account.uid {
             return Err(ExecError::Forbidden {
                 detail: format!(
                     "the agent runs as uid {} and cannot start commands as {wanted:?}",
-                    own.as_raw()
+                    self.own
                 ),
             });
         }
         Ok(account)
     }
 
+    /// Finds a user by name, by number, or by a number that has no name.
+    fn lookup(&self, wanted: &str) -> Option<Account> {
+        let table = |path: &str| {
+            let text = self.inside.own_root().read_table(Path::new(path));
+            text.unwrap_or_default()
+        };
+        let mut account = find_in(&table("/etc/passwd"), wanted)?;
+        account.groups = groups_of(&account, &table("/etc/group"));
+        account.taken_on = self.may_switch && self.own != account.uid;
+        Some(account)
+    }
+}
+
+impl Account {
     /// What the child must take on; `None` when it is us already.
     pub(crate) fn identity(&self) -> Option<Identity> {
-        let own = rustix::process::getuid();
-        (own.is_root() && own.as_raw() != self.uid).then(|| Identity {
+        self.taken_on.then(|| Identity {
             uid: self.uid,
             gid: self.gid,
             groups: self.groups.clone(),
@@ -76,9 +113,7 @@ impl Account {
     }
 }
 
-/// Finds a user by name, by number, or by a number that has no name.
-fn lookup(wanted: &str) -> Option<Account> {
-    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+fn find_in(passwd: &str, wanted: &str) -> Option<Account> {
     let number: Option<u32> = wanted.parse().ok();
     let found = passwd.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
@@ -93,24 +128,23 @@ fn lookup(wanted: &str) -> Option<Account> {
                 gid: gid.parse().ok()?,
                 groups: Vec::new(),
                 home: (*home).to_owned(),
+                taken_on: false,
             })
         })?
     });
-    let mut account = found.or_else(|| {
+    found.or_else(|| {
         number.map(|uid| Account {
             name: uid.to_string(),
             uid,
             gid: uid,
             groups: Vec::new(),
             home: "/".to_owned(),
+            taken_on: false,
         })
-    })?;
-    account.groups = groups_of(&account);
-    Some(account)
+    })
 }
 
-fn groups_of(account: &Account) -> Vec<u32> {
-    let group = fs::read_to_string("/etc/group").unwrap_or_default();
+fn groups_of(account: &Account, group: &str) -> Vec<u32> {
     let mut groups = vec![account.gid];
     groups.extend(group.lines().filter_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
@@ -129,13 +163,18 @@ mod tests {
 
     #[test]
     fn finds_by_name_and_number() {
-        let by_name = lookup("root");
-        assert_eq!(by_name, lookup("0"));
-        assert_eq!(by_name.map(|a| a.uid), Some(0));
-        assert_eq!(lookup("no-such-user-here"), None);
+        let passwd = "root:x:0:0:root:/root:/bin/bash\nmary:x:1000:1001::/home/mary:/bin/sh\nbad\n";
+        let by_name = find_in(passwd, "mary");
+        assert_eq!(by_name, find_in(passwd, "1000"));
+        let mary = by_name.as_ref().map(|a| (a.uid, a.gid, a.home.as_str()));
+        assert_eq!(mary, Some((1000, 1001, "/home/mary")));
+        assert_eq!(find_in(passwd, "no-such-user-here"), None);
         assert_eq!(
-            lookup("54321").map(|a| (a.uid, a.gid)),
+            find_in(passwd, "54321").map(|a| (a.uid, a.gid)),
             Some((54321, 54321))
         );
+        let group = "adm:x:4:mary,x\nusers:x:1001:\nother:x:9:y\n";
+        let groups = by_name.map(|mary| groups_of(&mary, group));
+        assert_eq!(groups, Some(vec![1001, 4]));
     }
 }

@@ -112,6 +112,22 @@ pub enum ExecError {
         /// Why.
         reason: String,
     },
+    /// A limit that cannot be kept here.
+    #[error("{detail}")]
+    LimitUnavailable {
+        /// JSON pointer of the limit.
+        pointer: String,
+        /// Which, and why not.
+        detail: String,
+    },
+    /// Isolation that cannot be had here.
+    #[error("{detail}")]
+    IsolationUnavailable {
+        /// JSON pointer of the field that asked for it.
+        pointer: String,
+        /// Which, and why not.
+        detail: String,
+    },
     /// The program does not exist.
     #[error("there is no program {program:?}")]
     ProgramNotFound {
@@ -215,7 +231,17 @@ impl ExecError {
             (Stage::Rlimit, _) => {
                 Self::invalid("/limits", format!("a limit cannot be set: {errno}"))
             }
-            (Stage::Clone | Stage::Fds, _) => Self::system("cannot start a process", errno),
+            (Stage::Join, _) => Self::LimitUnavailable {
+                pointer: "/limits".to_owned(),
+                detail: format!("the group that keeps the limits cannot be joined: {errno}"),
+            },
+            (Stage::Private, _) => Self::IsolationUnavailable {
+                pointer: "/private_processes".to_owned(),
+                detail: format!("no process tree of its own can be made here: {errno}"),
+            },
+            (Stage::Clone | Stage::Fds | Stage::Rights, _) => {
+                Self::system("cannot start a process", errno)
+            }
         }
     }
 }

@@ -17,8 +17,9 @@ use sandshell_types::{
     SessionRequest, SessionState, TerminalId, TerminalRequest, TerminalState, TextEncoding,
 };
 
-use crate::account::Account;
+use crate::account::Accounts;
 use crate::events::Events;
+use crate::fence::{Fence, Owner};
 use crate::host::{self, Host, Program};
 use crate::inside::{Inside, Who};
 use crate::output::{LogLimits, OutputLog};
@@ -34,7 +35,8 @@ use crate::spawner::Spawner;
 use crate::terminal::{self, TerminalHandle, Terminals};
 use crate::tree::Nursery;
 use crate::variables::Variables;
-use crate::{Config, ExecError, StartError, oom, stats};
+use crate::wardens::Wardens;
+use crate::{Config, ExecError, StartError, stats};
 
 /// TERM to KILL for everything at shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
@@ -68,43 +70,50 @@ struct Core {
 impl Executor {
     /// Starts the core on top of a running init. To be called inside the runtime.
     #[expect(clippy::unused_async, reason = "only the runtime's tasks may start it")]
-    pub async fn start(init: InitHandle, config: Config) -> Result<Self, StartError> {
+    pub async fn start(mut init: InitHandle, config: Config) -> Result<Self, StartError> {
         let failed = |step: &'static str| move |e: String| StartError { step, reason: e };
+        let inside = Inside::of(&mut init)
+            .map_err(|e| e.to_string())
+            .map_err(failed("the sandbox's root"))?;
+        let accounts = Accounts::new(inside.clone());
         let account = match &config.user {
-            Some(user) => Account::find(user)
+            Some(user) => accounts
+                .find(user)
                 .map_err(|e| e.to_string())
                 .map_err(failed("user"))?,
-            None => Account::own(),
+            None => accounts.own(),
         };
-        let shell = host::find_program("bash")
-            .or_else(|| host::find_program("sh"))
+        let shell = host::find_program(&inside, "bash")
+            .or_else(|| host::find_program(&inside, "sh"))
             .ok_or_else(|| "neither bash nor sh was found".to_owned())
             .map_err(failed("shell"))?;
         let has_bash = shell.file_name().is_some_and(|name| name == "bash");
-        let inside = Inside::of(&init)
-            .map_err(|e| e.to_string())
-            .map_err(failed("the sandbox's root"))?;
         let init_pid = procfs::pid_of(&init.pidfd)
             .ok_or_else(|| "it is gone".to_owned())
             .map_err(failed("init"))?;
+        let surroundings = init.surroundings;
+        let wardens = Arc::new(Wardens::new(
+            surroundings.warden,
+            surroundings.pid_namespace,
+        ));
         let host = Arc::new(Host {
-            ports: Ports::new(init_pid, inside.clone()),
+            ports: Ports::new(init_pid, wardens.clone(), inside.clone()),
+            wardens,
             events: Events::default(),
             variables: Variables::new(config.env.clone()),
             inside,
             spawner: Spawner::new(init.socket)?,
-            nursery: Nursery::new(init.surroundings),
+            nursery: Nursery::new(surroundings.cgroup, surroundings.controllers),
             null: host::open_null()
                 .map_err(|e| e.to_string())
                 .map_err(failed("/dev/null"))?,
+            accounts,
             account,
             shell,
             config,
         });
-        if let Some(group) = host.nursery.group() {
-            oom::watch(group, host.events.clone());
-        }
-        let channels = ChannelRoot::new(&host.config.state_dir.join("sessions"))
+        host.nursery.watch(&host.events);
+        let channels = ChannelRoot::new(init.channels, &host.config.state_dir.join("sessions"))
             .map_err(|e| e.to_string())
             .map_err(failed("session channels"))?;
         let channels = Arc::new(channels);
@@ -249,7 +258,7 @@ impl Executor {
         let core = &self.0;
         let (host, init) = (core.host.clone(), core.init.clone());
         let figures = tokio::task::spawn_blocking(move || {
-            stats::figures(host.nursery.group(), procfs::pid_of(&*init))
+            stats::figures(&host.nursery, procfs::pid_of(&*init), host.wardens.pid())
         });
         let figures = figures
             .await
@@ -403,6 +412,10 @@ impl Executor {
         }
         let mut program = self.settle_program(&spec).await?;
         program.files.extend(files);
+        let (host, owner) = (&core.host, Owner::Process(id.clone()));
+        program.fence = host
+            .nursery
+            .fence(spec.limits.as_ref(), owner, &host.events)?;
         let first_input = match &spec.stdin {
             None => Bytes::new(),
             Some(text) => decode_stdin(text, spec.stdin_encoding)?,
@@ -496,11 +509,16 @@ impl Executor {
         let core = &self.0;
         let id = spec.id.clone().unwrap_or_else(SessionId::generate);
         let make = async {
-            let shell =
-                fresh_shell(&core.host, &spec, &core.channels, &core.session_shells).await?;
+            let (host, owner) = (&core.host, Owner::Session(id.clone()));
+            let fence = host
+                .nursery
+                .fence(spec.limits.as_ref(), owner, &host.events)?;
+            let (channels, pool) = (&core.channels, &core.session_shells);
+            let shell = fresh_shell(host, &spec, fence.as_ref(), channels, pool).await?;
             let birth = SessionBirth {
                 id: id.clone(),
                 spec: spec.clone(),
+                fence,
                 shell,
                 root: core.channels.clone(),
                 pool: core.session_shells.clone(),
@@ -745,12 +763,20 @@ fn shell_program(host: &Host, spec: &SessionRequest) -> Result<Program, ExecErro
 pub(crate) async fn fresh_shell(
     host: &Host,
     spec: &SessionRequest,
+    fence: Option<&Arc<Fence>>,
     channels: &Arc<ChannelRoot>,
     pool: &Pool<Shell>,
 ) -> Result<Shell, ExecError> {
-    if spec.user.is_none() && spec.shell.is_none() && spec.limits.is_none() {
+    if spec.user.is_none()
+        && spec.shell.is_none()
+        && spec.limits.is_none()
+        && !spec.private_processes
+    {
         return pool.take().await;
     }
     let variables = host.variables.now();
-    Shell::start(host, channels, variables, shell_program(host, spec)?).await
+    let mut program = shell_program(host, spec)?;
+    program.fence = fence.cloned();
+    program.private = spec.private_processes;
+    Shell::start(host, channels, variables, program).await
 }

@@ -16,13 +16,15 @@ use sandshell_sys::spawn::{Identity, Rlimit};
 use sandshell_types::{Env, Limits, ProcessRequest};
 use tokio::sync::oneshot;
 
-use crate::account::Account;
+use crate::account::{Account, Accounts};
 use crate::events::Events;
+use crate::fence::Fence;
 use crate::inside::Inside;
 use crate::ports::Ports;
 use crate::spawner::{Refused, Spawner};
 use crate::tree::{Nursery, Place, Tree};
 use crate::variables::Variables;
+use crate::wardens::Wardens;
 use crate::{Config, ExecError};
 
 const RLIMIT_CPU: u32 = 0;
@@ -39,7 +41,11 @@ pub(crate) struct Host {
     pub(crate) inside: Inside,
     pub(crate) ports: Ports,
     pub(crate) spawner: Spawner,
+    /// Starts private process trees.
+    pub(crate) wardens: Arc<Wardens>,
     pub(crate) nursery: Nursery,
+    pub(crate) accounts: Accounts,
+    /// The default one.
     pub(crate) account: Account,
     /// bash, or sh where there is no bash.
     pub(crate) shell: PathBuf,
@@ -59,6 +65,10 @@ pub(crate) struct Program {
     pub(crate) rlimits: Vec<Rlimit>,
     /// Files it gets besides its streams, with their numbers there.
     pub(crate) files: Vec<(Arc<OwnedFd>, i32)>,
+    /// The groups that limit it.
+    pub(crate) fence: Option<Arc<Fence>>,
+    /// Whether it has a process tree of its own.
+    pub(crate) private: bool,
 }
 
 /// A program that runs.
@@ -92,12 +102,14 @@ impl Running {
 pub(crate) struct Live {
     pub(crate) pidfd: OwnedFd,
     pub(crate) tree: Tree,
+    /// The groups that limit it, which go after the tree.
+    pub(crate) fence: Option<Arc<Fence>>,
 }
 
 impl Host {
     /// The account of a request's `user`, or the default one.
     pub(crate) fn account(&self, user: Option<&str>) -> Result<Account, ExecError> {
-        user.map_or_else(|| Ok(self.account.clone()), Account::find)
+        user.map_or_else(|| Ok(self.account.clone()), |user| self.accounts.find(user))
     }
 
     /// What every command of this account has, before the sandbox's own variables.
@@ -135,9 +147,11 @@ impl Host {
     pub(crate) fn shell(&self, wanted: Option<&str>) -> Result<PathBuf, ExecError> {
         match wanted {
             None => Ok(self.shell.clone()),
-            Some(name) => find_program(name).ok_or_else(|| ExecError::ShellNotFound {
-                shell: name.to_owned(),
-            }),
+            Some(name) => {
+                find_program(&self.inside, name).ok_or_else(|| ExecError::ShellNotFound {
+                    shell: name.to_owned(),
+                })
+            }
         }
     }
 
@@ -176,6 +190,8 @@ impl Host {
             identity: account.identity(),
             rlimits: rlimits(limits),
             files: Vec::new(),
+            fence: None,
+            private: false,
         })
     }
 
@@ -204,7 +220,10 @@ impl Host {
         program: &Program,
         fds: &[(BorrowedFd<'_>, i32)],
     ) -> Result<Running, ExecError> {
-        let place = self.nursery.place();
+        let place = match &program.fence {
+            None => self.nursery.place(),
+            Some(fence) => self.nursery.place_in(fence),
+        };
         self.start_in(place, program, fds, false).await
     }
 
@@ -225,7 +244,10 @@ impl Host {
         program: &Program,
         fds: &[(BorrowedFd<'_>, i32)],
     ) -> Result<Running, ExecError> {
-        let place = self.nursery.fresh_place();
+        let place = match &program.fence {
+            None => self.nursery.fresh_place(),
+            Some(fence) => self.nursery.place_in(fence),
+        };
         self.start_in(place, program, fds, false).await
     }
 
@@ -252,15 +274,23 @@ impl Host {
             identity: program.identity.clone(),
             rlimits: program.rlimits.clone(),
             fd_numbers: fds.iter().map(|(_, number)| *number).collect(),
+            joins: program.fence.iter().flat_map(|f| f.joins()).count() as u32,
             flags: SpawnFlags {
                 controlling_terminal,
+                private: program.private,
                 ..place.flags()
             },
         };
         let mut passed: Vec<BorrowedFd<'_>> = fds.iter().map(|(fd, _)| *fd).collect();
+        passed.extend(program.fence.iter().flat_map(|fence| fence.joins()));
         passed.extend(place.dir());
+        let spawner = if program.private {
+            self.wardens.spawner().await?
+        } else {
+            &self.spawner
+        };
         let started =
-            self.spawner
+            spawner
                 .spawn(request, &passed)
                 .await
                 .map_err(|Refused { stage, errno }| {
@@ -270,7 +300,8 @@ impl Host {
             pid: started.pid,
             live: Arc::new(Live {
                 pidfd: started.pidfd,
-                tree: place.settle(started.keeper),
+                tree: place.settle(started.keeper, program.private),
+                fence: program.fence.clone(),
             }),
             exit: started.exit,
         })
@@ -363,6 +394,41 @@ fn rlimits(limits: Option<&Limits>) -> Vec<Rlimit> {
     .collect()
 }
 
+/// Sets limits that each process has for itself, on all that live in these trees. A process can only
+/// be given less than it has.
+pub(crate) fn change_rlimits(limits: &Limits, trees: &[Arc<Live>]) -> Result<(), ExecError> {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let changes = [
+        ("open_files", Resource::Nofile, limits.open_files),
+        ("file_bytes", Resource::Fsize, limits.file_bytes),
+        ("cpu_seconds", Resource::Cpu, limits.cpu_seconds),
+    ];
+    // Twice, for what was born while the others were told.
+    for _ in 0..2 {
+        for (name, resource, value) in changes.clone() {
+            let Some(value) = value else { continue };
+            let limit = Rlimit {
+                current: Some(value),
+                maximum: Some(value),
+            };
+            for pid in trees.iter().flat_map(|live| live.tree.alive()) {
+                match prlimit(Pid::from_raw(pid), resource, limit.clone()) {
+                    Ok(_) | Err(Errno::SRCH) => {}
+                    Err(errno) => {
+                        return Err(ExecError::LimitUnavailable {
+                            pointer: format!("/limits/{name}"),
+                            detail: format!(
+                                "{name} of what runs cannot be set to {value}: {errno}"
+                            ),
+                        });
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Where a program named so may be, as `execvp` would look for it.
 fn candidates(name: &str, path: &str) -> Vec<CString> {
     if name.contains('/') {
@@ -374,11 +440,9 @@ fn candidates(name: &str, path: &str) -> Vec<CString> {
         .collect()
 }
 
-/// A program of the system by name or path.
-pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
-    let executable = |path: &Path| {
-        rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
-    };
+/// A program of the sandbox by name or path.
+pub(crate) fn find_program(inside: &Inside, name: &str) -> Option<PathBuf> {
+    let executable = |path: &Path| inside.own_root().is_program(path);
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|p| executable(p));
     }

@@ -59,9 +59,11 @@ pub enum InsideError {
 
 impl Inside {
     /// The inside of what this init keeps.
-    pub(crate) fn of(init: &InitHandle) -> Result<Self, Errno> {
+    pub(crate) fn of(init: &mut InitHandle) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = if init.surroundings.pid_namespace.is_ok() {
+        let root = if let Some(root) = init.root.take() {
+            root
+        } else if init.surroundings.pid_namespace.is_ok() {
             // It has mounts of its own, among them a /proc that does not show us.
             let pid = procfs::pid_of(&init.pidfd).ok_or(Errno::SRCH)?;
             openat(CWD, format!("/proc/{pid}/root"), flags, Mode::empty())?
@@ -87,6 +89,12 @@ impl Inside {
     ) -> Result<T, InsideError> {
         let root = self.root.clone();
         self.threads.run(who.0.clone(), move || job(&root)).await
+    }
+
+    /// The root with our own rights, for what the sandbox says of itself: its users and programs.
+    /// Nothing that a request names is opened with it.
+    pub(crate) fn own_root(&self) -> &Root {
+        &self.root
     }
 
     /// Connects to an address of the sandbox. Only for `crate::ports`, which knows whether the

@@ -18,6 +18,7 @@ mod config;
 mod error;
 pub mod events;
 mod executor;
+mod fence;
 mod host;
 pub mod inside;
 mod oom;
@@ -33,6 +34,7 @@ mod stats;
 pub mod terminal;
 mod tree;
 mod variables;
+mod wardens;
 
 pub use attached::{AttachRequest, Attached, Ended, Target, sealed_file};
 pub use config::Config;

@@ -36,6 +36,7 @@ pub use watch::{PortEvent, PortWatcher};
 
 use crate::host::Live;
 use crate::inside::Inside;
+use crate::wardens::Wardens;
 
 /// How long a connect may take. Loopback answers at once unless the server's queue is full.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -50,6 +51,8 @@ pub struct Ports(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     init: i32,
+    /// Private process trees are not below init.
+    wardens: Arc<Wardens>,
     inside: Inside,
     known: Mutex<HashMap<u16, Arc<Holder>>>,
 }
@@ -82,9 +85,10 @@ pub(crate) struct Owned {
 }
 
 impl Ports {
-    pub(crate) fn new(init: i32, inside: Inside) -> Self {
+    pub(crate) fn new(init: i32, wardens: Arc<Wardens>, inside: Inside) -> Self {
         Self(Arc::new(Inner {
             init,
+            wardens,
             inside,
             known: Mutex::default(),
         }))
@@ -92,8 +96,11 @@ impl Ports {
 
     /// All ports, lowest first, with their owners as far as `owned` tells.
     pub(crate) async fn list(&self, owned: Vec<Owned>) -> Vec<PortRecord> {
-        let init = self.0.init;
-        let listed = tokio::task::spawn_blocking(move || records(scan::all(init), &owned));
+        let roots = self.roots();
+        let listed = tokio::task::spawn_blocking(move || {
+            let found = roots.into_iter().flat_map(scan::all).collect();
+            records(found, &owned)
+        });
         listed.await.unwrap_or_default()
     }
 
@@ -104,8 +111,11 @@ impl Ports {
         {
             return Ok(stream);
         }
-        let init = self.0.init;
-        let found = tokio::task::spawn_blocking(move || scan::one(init, port)).await;
+        let roots = self.roots();
+        let found = tokio::task::spawn_blocking(move || {
+            roots.into_iter().find_map(|root| scan::one(root, port))
+        });
+        let found = found.await;
         let Ok(Some(holder)) = found else {
             self.lock().remove(&port);
             return Err(PortError::NotFound { port });
@@ -140,6 +150,12 @@ impl Ports {
             }
         }
         Err(unreachable(refused))
+    }
+
+    /// Whose descendants the sandbox's processes are.
+    fn roots(&self) -> Vec<i32> {
+        let warden = self.0.wardens.pid();
+        [Some(self.0.init), warden].into_iter().flatten().collect()
     }
 
     fn known(&self, port: u16) -> Option<Arc<Holder>> {

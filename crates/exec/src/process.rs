@@ -37,7 +37,9 @@ pub use pump::Pump;
 use stdin::Stdin;
 
 use crate::events::Events;
+use crate::fence::Owner;
 use crate::host::{Host, Live, Program, Running};
+use crate::oom::Mark;
 use crate::output::{LogLimits, OutputLog, Stream};
 use crate::ports::Ports;
 use crate::registry::{Entry, Registry};
@@ -97,6 +99,7 @@ struct Facts {
     duration: Duration,
     exit: Option<Exit>,
     timed_out: bool,
+    oom: bool,
     restarts: u32,
     left_running: u32,
 }
@@ -185,6 +188,7 @@ impl ProcessHandle {
                 duration: Duration::ZERO,
                 exit: None,
                 timed_out: false,
+                oom: false,
                 restarts: 0,
                 left_running: 0,
             }),
@@ -246,6 +250,7 @@ impl ProcessHandle {
             exit_code: facts.exit.map(exit_code),
             signal: facts.exit.and_then(signal_name),
             timed_out: facts.timed_out,
+            oom: facts.oom,
             restarts: facts.restarts,
             stdout_bytes: p.log.len(Stream::Stdout),
             stderr_bytes: p.log.len(Stream::Stderr),
@@ -266,6 +271,7 @@ impl ProcessHandle {
             exit_code: facts.exit.map(exit_code),
             signal: facts.exit.and_then(signal_name),
             timed_out: facts.timed_out,
+            oom: facts.oom,
             cwd: None,
             duration_ms: facts.duration.as_millis() as u64,
         })
@@ -305,6 +311,7 @@ impl ProcessHandle {
             stderr_encoding: stderr.encoding,
             duration_ms: facts.duration.as_millis() as u64,
             timed_out: facts.timed_out,
+            oom: facts.oom,
             truncated,
             left_running: facts.left_running,
         })
@@ -396,6 +403,14 @@ impl Process {
     fn facts(&self) -> MutexGuard<'_, Facts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Whether the run that ended so lost a process for want of memory. What we ended did not.
+    fn note_oom(&self, mark: &Mark, exit: Exit) {
+        let ours = self.stopping.load(Ordering::Acquire);
+        let exit = if ours { Exit::Code(0) } else { exit };
+        let owner = Owner::Process(self.id.clone());
+        self.facts().oom = mark.was_hit(exit, &self.events, &owner);
+    }
 }
 
 /// Writes the bytes a request brought, then closes unless more may come.
@@ -425,7 +440,9 @@ async fn run(
     loop {
         let live = running.live.clone();
         let began = Instant::now();
+        let mark = host.nursery.mark(live.fence.as_ref());
         let exit = supervise(&process, &mut running, &mut pump, &mut deadline).await;
+        process.note_oom(&mark, exit);
         if let Some(text) = told.take()
             && matches!(exit, Exit::Signal(_))
             && rustix::fs::tell(&text) == Ok(0)
@@ -544,12 +561,16 @@ fn finish(process: &Process, live: &Live, exit: Exit) {
         facts.left_running = left_running;
     }
     process.log.end();
-    let timed_out = process.facts().timed_out;
+    let (timed_out, oom) = {
+        let facts = process.facts();
+        (facts.timed_out, facts.oom)
+    };
     process.tell(|process| Happening::ProcessExited {
         process,
         exit_code: exit_code(exit),
         signal: signal_name(exit),
         timed_out,
+        oom,
     });
     process.over.send_replace(true);
 }

@@ -26,8 +26,8 @@ use jiff::Timestamp;
 use sandshell_sys::procfs;
 use sandshell_types::{
     CommandId, CommandState, Encoded, Env, ForegroundInfo, Happening, InterruptReply, KillReply,
-    ProcessInfo, SessionExecRequest, SessionId, SessionPatch, SessionRecord, SessionRequest,
-    SessionState, SessionStats,
+    Limits, ProcessInfo, SessionExecRequest, SessionId, SessionPatch, SessionRecord,
+    SessionRequest, SessionState, SessionStats,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -38,7 +38,8 @@ pub(crate) use shell::Shell;
 pub(crate) use snapshot::Snapshot;
 
 use crate::ExecError;
-use crate::host::{Host, Live, check_variable};
+use crate::fence::{self, Fence};
+use crate::host::{self, Host, Live, check_variable};
 use crate::output::{LogLimits, OutputLog};
 use crate::pool::Pool;
 use crate::process::kill_all;
@@ -57,6 +58,8 @@ pub struct SessionHandle(Arc<Session>);
 pub(super) struct Session {
     id: SessionId,
     spec: SessionRequest,
+    /// The groups that limit its shells and all they start.
+    fence: Option<Arc<Fence>>,
     host: Arc<Host>,
     sessions: Weak<Sessions>,
     queue: mpsc::Sender<CommandHandle>,
@@ -80,6 +83,7 @@ pub(super) struct Facts {
     commands: u64,
     foreground: Option<CommandHandle>,
     settings: Settings,
+    limits: Option<Limits>,
     /// The present shell, and former ones whose children still run.
     trees: Vec<Arc<Live>>,
 }
@@ -127,6 +131,7 @@ impl Entry for SessionHandle {
 pub(crate) struct Birth {
     pub(crate) id: SessionId,
     pub(crate) spec: SessionRequest,
+    pub(crate) fence: Option<Arc<Fence>>,
     pub(crate) shell: Shell,
     pub(crate) root: Arc<ChannelRoot>,
     pub(crate) pool: Arc<Pool<Shell>>,
@@ -154,6 +159,7 @@ impl SessionHandle {
         };
         let session = Arc::new(Session {
             id: birth.id,
+            fence: birth.fence,
             host,
             sessions,
             queue,
@@ -170,6 +176,7 @@ impl SessionHandle {
                 commands: 0,
                 foreground: None,
                 settings,
+                limits: spec.limits.clone(),
                 trees: vec![birth.shell.running.live.clone()],
             }),
             history: Mutex::new(VecDeque::new()),
@@ -214,6 +221,8 @@ impl SessionHandle {
             shell: facts.shell.clone(),
             degraded: facts.degraded.iter().map(|l| (*l).to_owned()).collect(),
             pid: facts.pid,
+            limits: facts.limits.clone(),
+            private_processes: s.spec.private_processes,
             created_at: facts.created_at,
             last_used_at: facts.last_used_at,
             queue_length: (s.queue.max_capacity() - s.queue.capacity()) as u32,
@@ -320,6 +329,9 @@ impl SessionHandle {
     pub async fn patch(&self, patch: SessionPatch) -> Result<SessionRecord, ExecError> {
         self.check_alive()?;
         check_environment(&patch.env)?;
+        if let Some(limits) = &patch.limits {
+            self.0.change_limits(limits)?;
+        }
         {
             let settings = &mut self.0.facts().settings;
             if let Some(ms) = patch.timeout_ms {
@@ -429,6 +441,34 @@ impl Session {
                 keep_head,
             },
         )
+    }
+
+    /// Sets limits of what runs and of what is started later.
+    fn change_limits(&self, limits: &Limits) -> Result<(), ExecError> {
+        fence::check(Some(limits), self.host.nursery.controllers())?;
+        if fence::needed(Some(limits)) && self.fence.is_none() {
+            return Err(ExecError::LimitUnavailable {
+                pointer: "/limits".to_owned(),
+                detail:
+                    "memory_bytes, cpus and pids can be changed only of a session that was made \
+                         with one of them"
+                        .to_owned(),
+            });
+        }
+        let trees = self.facts().trees.clone();
+        host::change_rlimits(limits, &trees)?;
+        if let Some(fence) = &self.fence {
+            fence.change(limits)?;
+        }
+        let mut facts = self.facts();
+        let known = facts.limits.get_or_insert_default();
+        known.memory_bytes = limits.memory_bytes.or(known.memory_bytes);
+        known.cpus = limits.cpus.or(known.cpus);
+        known.pids = limits.pids.or(known.pids);
+        known.open_files = limits.open_files.or(known.open_files);
+        known.file_bytes = limits.file_bytes.or(known.file_bytes);
+        known.cpu_seconds = limits.cpu_seconds.or(known.cpu_seconds);
+        Ok(())
     }
 
     /// What its processes use, and which of them the shell waits for.

@@ -169,7 +169,7 @@ impl Line {
     fn deliver(&self, event: Event) {
         let mut waiting = self.lock();
         match event {
-            Event::Ready => {}
+            Event::Ready { .. } | Event::NeedMap | Event::Unfit(_) => {}
             Event::Spawned {
                 id,
                 pid,

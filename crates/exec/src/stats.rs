@@ -6,13 +6,14 @@ use std::fs;
 use std::path::Path;
 
 use rustix::fs::fstatvfs;
-use sandshell_sys::cgroup::Group;
+use sandshell_sys::cgroup::{Group, Seat};
 use sandshell_sys::procfs;
 use sandshell_types::{
-    CpuStats, DiskStats, MemoryStats, NetworkStats, PidStats, StatsSource, Timestamp,
+    CpuStats, Cpus, DiskStats, MemoryStats, NetworkStats, PidStats, StatsSource, Timestamp,
 };
 
 use crate::inside::Root;
+use crate::tree::Nursery;
 
 /// Figures of everything that init started.
 pub(crate) struct Figures {
@@ -24,35 +25,41 @@ pub(crate) struct Figures {
 }
 
 /// Reads files of /proc for each process, so not to be called on the runtime's thread.
-pub(crate) fn figures(group: Option<&Group>, init: Option<i32>) -> Figures {
+pub(crate) fn figures(nursery: &Nursery, init: Option<i32>, warden: Option<i32>) -> Figures {
     let members = init.map(|init| {
         let mut members = procfs::descendants(init);
         members.push(init);
+        members.extend(warden.map(procfs::descendants).unwrap_or_default());
         members
     });
-    let figure = |file| group.and_then(|group| group.figure(file));
+    let controllers = nursery.controllers();
     Figures {
         at: Timestamp::now(),
-        cpu: cpu(group, members.as_deref(), init),
-        memory: memory(
-            figure("memory.current"),
-            figure("memory.max"),
-            members.as_deref(),
-        ),
+        cpu: CpuStats {
+            limit: controllers
+                .cpu
+                .as_ref()
+                .ok()
+                .and_then(Seat::cpu_limit)
+                .and_then(|millis| Cpus::new(millis as f64 / 1000.0)),
+            ..cpu(nursery, members.as_deref(), init)
+        },
+        memory: memory(nursery, members.as_deref()),
         pids: PidStats {
             count: members.as_ref().map(|members| members.len() as u64),
-            limit: figure("pids.max"),
+            limit: controllers.pids.as_ref().ok().and_then(Seat::pids_limit),
         },
         network: init.and_then(network),
     }
 }
 
-fn cpu(group: Option<&Group>, members: Option<&[i32]>, init: Option<i32>) -> CpuStats {
+fn cpu(nursery: &Nursery, members: Option<&[i32]>, init: Option<i32>) -> CpuStats {
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    if let Some(micros) = group.and_then(Group::cpu_micros) {
+    if let Some(micros) = nursery.group().and_then(Group::cpu_micros) {
         return CpuStats {
             usage_ms: Some(micros / 1000),
             cpus,
+            limit: None,
             source: StatsSource::Cgroup,
         };
     }
@@ -68,22 +75,29 @@ fn cpu(group: Option<&Group>, members: Option<&[i32]>, init: Option<i32>) -> Cpu
     CpuStats {
         usage_ms: ticks.map(|ticks| ticks * 1000 / procfs::ticks_per_second()),
         cpus,
+        limit: None,
         source: StatsSource::Proc,
     }
 }
 
-fn memory(current: Option<u64>, limit: Option<u64>, members: Option<&[i32]>) -> MemoryStats {
-    if current.is_some() {
+fn memory(nursery: &Nursery, members: Option<&[i32]>) -> MemoryStats {
+    let controller = nursery.controllers().memory.as_ref().ok();
+    let exclusive = nursery.common().is_some_and(|common| common.exclusive);
+    if let Some(seat) = controller.filter(|_| exclusive)
+        && let used @ Some(_) = seat.memory_used()
+    {
         return MemoryStats {
-            used_bytes: current,
-            limit_bytes: limit,
+            used_bytes: used,
+            limit_bytes: seat.memory_limit(),
             source: StatsSource::Cgroup,
         };
     }
+    // What limits us limits all that we start.
+    let shared = nursery.common().map(|common| &common.memory);
     let used = |members: &[i32]| members.iter().filter_map(|pid| share(*pid)).sum();
     MemoryStats {
         used_bytes: members.map(used),
-        limit_bytes: limit,
+        limit_bytes: shared.and_then(Seat::memory_limit),
         source: StatsSource::Proc,
     }
 }

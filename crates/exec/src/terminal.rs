@@ -42,6 +42,7 @@ pub use viewer::{Redraw, View, Viewer};
 use crate::ExecError;
 use crate::events::Events;
 use crate::host::{Host, Live, Program};
+use crate::inside::Who;
 use crate::output::{LogLimits, OutputLog, Stream};
 use crate::process::{exit_code, kill_all, signal_name};
 use crate::registry::{Entry, Registry};
@@ -197,8 +198,14 @@ impl TerminalHandle {
     ) -> Result<Self, ExecError> {
         let system = |errno| ExecError::system("cannot open a terminal", errno);
         let (cols, rows) = (spec.cols, spec.rows);
-        let owner = program.identity.as_ref().map(|identity| identity.uid);
-        let Pty { master, slave } = pty::open(cols, rows, owner).map_err(system)?;
+        let who = Who(program.identity.clone());
+        let opened = host.inside.run(&who, move |root| {
+            pty::open(root.open_terminal()?, cols, rows)
+        });
+        let opened = opened.await;
+        let Pty { master, slave } = opened
+            .map_err(|e| ExecError::internal(format!("terminal: {e}")))?
+            .map_err(system)?;
         let for_size = master
             .try_clone()
             .map_err(|e| ExecError::internal(format!("terminal: {e}")))?;

@@ -13,13 +13,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use sandshell_isolate::Surroundings;
+use sandshell_isolate::limits::{Common, Controllers};
 use sandshell_isolate::protocol::SpawnFlags;
-use sandshell_sys::cgroup::Group;
+use sandshell_sys::cgroup::{Group, Seat, Version};
 use sandshell_sys::{procfs, reactor, signal};
-use sandshell_types::{KillReply, Survivor};
+use sandshell_types::{KillReply, Limits, Survivor};
 use tokio::io::Interest;
 use tokio::time::{timeout, timeout_at};
+
+use crate::ExecError;
+use crate::events::Events;
+use crate::fence::{self, Fence, Leftovers, Owner};
+use crate::oom::{self, Ledger, Mark};
 
 const SIGCONT: i32 = 18;
 const SIGKILL: i32 = 9;
@@ -43,28 +48,100 @@ const WALK_PAUSE: Duration = Duration::from_millis(5);
 /// a short command's bookkeeping.
 const STOCK: usize = 32;
 
+/// Where trees that have no limits of their own are made, if controllers are passed on to groups.
+const UNFENCED: &str = "free";
+
 /// Makes places for trees, and takes groups back that can be used again.
 #[derive(Debug)]
 pub(crate) struct Nursery {
+    /// The group of everything.
     group: Option<Group>,
+    /// The group of trees without limits of their own: the same, or one in it.
+    unfenced: Option<Group>,
+    controllers: Controllers,
+    common: Option<Common>,
+    ledger: Option<Arc<Ledger>>,
     next: AtomicU64,
     /// Empty groups in which nothing was ever killed: one that `cgroup.kill` was written to kills
     /// whatever is born in it later.
-    stock: Arc<Mutex<Vec<Group>>>,
+    stock: Stock,
+    leftovers: Leftovers,
 }
 
+type Stock = Arc<Mutex<Vec<Group>>>;
+
 impl Nursery {
-    pub(crate) fn new(surroundings: Surroundings) -> Self {
+    pub(crate) fn new(cgroup: Result<Group, String>, mut controllers: Controllers) -> Self {
+        controllers.enable();
+        let group = cgroup.ok();
+        let mut unfenced = group.clone();
+        let mut common = controllers.common.clone();
+        if let (Some(group), Ok(seat)) = (&group, &controllers.memory)
+            && seat.version == Version::V2
+            && let Ok(inner) = group.child(UNFENCED)
+        {
+            // Its account is that of all trees but those with limits of their own.
+            common = Some(Common {
+                memory: Seat {
+                    version: Version::V2,
+                    group: inner.clone(),
+                },
+                exclusive: true,
+            });
+            unfenced = Some(inner);
+        }
         Self {
-            group: surroundings.cgroup.ok(),
+            group,
+            unfenced,
+            controllers,
+            ledger: common.as_ref().and_then(Ledger::new).map(Arc::new),
+            common,
             next: AtomicU64::new(0),
             stock: Arc::default(),
+            leftovers: Arc::default(),
         }
     }
 
     /// The group of all trees, where there is one.
     pub(crate) fn group(&self) -> Option<&Group> {
         self.group.as_ref()
+    }
+
+    /// The groups in which limits can be set.
+    pub(crate) fn controllers(&self) -> &Controllers {
+        &self.controllers
+    }
+
+    /// The account of memory that commands share.
+    pub(crate) fn common(&self) -> Option<&Common> {
+        self.common.as_ref()
+    }
+
+    /// Where the accounts of memory stand, before something begins.
+    pub(crate) fn mark(&self, fence: Option<&Arc<Fence>>) -> Mark {
+        Mark::new(fence.cloned(), self.ledger.clone())
+    }
+
+    /// Begins to tell of limits that are met.
+    pub(crate) fn watch(&self, events: &Events) {
+        oom::watch(&self.controllers, self.common.as_ref(), events);
+    }
+
+    /// Groups of its own for a process or session with these limits; none when none of them needs one.
+    pub(crate) fn fence(
+        &self,
+        limits: Option<&Limits>,
+        owner: Owner,
+        events: &Events,
+    ) -> Result<Option<Arc<Fence>>, ExecError> {
+        fence::check(limits, &self.controllers)?;
+        let Some(limits) = limits.filter(|limits| fence::needed(Some(limits))) else {
+            return Ok(None);
+        };
+        let name = format!("p{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let fence = Fence::create(&name, limits, owner, &self.controllers, &self.leftovers)?;
+        oom::watch_fence(&fence, &self.controllers, self.ledger.clone(), events);
+        Ok(Some(fence))
     }
 
     /// A place for a program that is about to be started.
@@ -76,34 +153,45 @@ impl Nursery {
             .pop();
         let group = match used {
             Some(group) => Some(group),
-            None => self.fresh_group()?,
+            None => self.fresh_group(self.unfenced.as_ref())?,
         };
         Ok(Place {
             group,
-            stock: self.stock.clone(),
+            stock: Some(self.stock.clone()),
         })
     }
 
     /// A place that no tree has had before, for those whose use of the processor is told.
     pub(crate) fn fresh_place(&self) -> Result<Place, Errno> {
         Ok(Place {
-            group: self.fresh_group()?,
-            stock: self.stock.clone(),
+            group: self.fresh_group(self.unfenced.as_ref())?,
+            stock: Some(self.stock.clone()),
         })
     }
 
-    fn fresh_group(&self) -> Result<Option<Group>, Errno> {
-        let Some(parent) = &self.group else {
+    /// A place within these limits, as far as the place decides.
+    pub(crate) fn place_in(&self, fence: &Fence) -> Result<Place, Errno> {
+        match fence.trees() {
+            None => self.fresh_place(),
+            Some(trees) => Ok(Place {
+                group: self.fresh_group(Some(trees))?,
+                stock: None,
+            }),
+        }
+    }
+
+    fn fresh_group(&self, parent: Option<&Group>) -> Result<Option<Group>, Errno> {
+        let Some(parent) = parent else {
             return Ok(None);
         };
         let n = self.next.fetch_add(1, Ordering::Relaxed);
         parent.child(&format!("t{n}")).map(Some)
     }
 
-    /// Removes the parent group; everything in it must be gone.
+    /// Removes the groups; everything in them must be gone.
     pub(crate) fn close(&self) {
-        if let Some(group) = &self.group {
-            sandshell_sys::cgroup::bury(group.path());
+        for group in self.group.iter().chain(self.controllers.groups()) {
+            group.bury();
         }
     }
 }
@@ -112,7 +200,8 @@ impl Nursery {
 #[derive(Debug)]
 pub(crate) struct Place {
     group: Option<Group>,
-    stock: Arc<Mutex<Vec<Group>>>,
+    /// Where its group may go afterwards.
+    stock: Option<Stock>,
 }
 
 impl Place {
@@ -122,6 +211,7 @@ impl Place {
             into_cgroup: self.group.is_some(),
             keeper: self.group.is_none(),
             controlling_terminal: false,
+            private: false,
         }
     }
 
@@ -131,9 +221,10 @@ impl Place {
     }
 
     /// The tree, now that its program runs.
-    pub(crate) fn settle(mut self, keeper: Option<OwnedFd>) -> Tree {
+    pub(crate) fn settle(mut self, keeper: Option<OwnedFd>, private: bool) -> Tree {
         match (self.group.take(), keeper) {
-            (Some(group), _) => Tree::Group(Held {
+            (Some(group), reaper) => Tree::Group(Held {
+                reaper: reaper.and_then(|pidfd| procfs::pid_of(&pidfd)),
                 group: Some(group),
                 stock: self.stock.clone(),
                 killed: AtomicBool::new(false),
@@ -141,7 +232,11 @@ impl Place {
             }),
             (None, Some(pidfd)) => {
                 let pid = procfs::pid_of(&pidfd).unwrap_or(-1);
-                Tree::Keeper { pidfd, pid }
+                Tree::Keeper {
+                    pidfd,
+                    pid,
+                    private,
+                }
             }
             (None, None) => Tree::Gone,
         }
@@ -151,14 +246,18 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(group) = self.group.take() {
-            give_back(group, &self.stock, false);
+            give_back(group, self.stock.as_deref(), false);
         }
     }
 }
 
 /// Keeps an empty group for the next tree, or removes it. One that still lives stays; it goes with
 /// the nursery's own.
-fn give_back(group: Group, stock: &Mutex<Vec<Group>>, known_empty: bool) {
+fn give_back(group: Group, stock: Option<&Mutex<Vec<Group>>>, known_empty: bool) {
+    let Some(stock) = stock else {
+        let _ = group.remove();
+        return;
+    };
     let mut stock = stock.lock().unwrap_or_else(PoisonError::into_inner);
     if stock.len() < STOCK && (known_empty || !group.is_populated()) {
         stock.push(group);
@@ -172,7 +271,9 @@ fn give_back(group: Group, stock: &Mutex<Vec<Group>>, known_empty: bool) {
 pub(crate) struct Held {
     /// Present until it is dropped.
     group: Option<Group>,
-    stock: Arc<Mutex<Vec<Group>>>,
+    stock: Option<Stock>,
+    /// PID 1 of a private tree, which is ours and counts for nobody.
+    reaper: Option<i32>,
     killed: AtomicBool,
     /// Seen to be empty after its program had ended, which is for good.
     empty: AtomicBool,
@@ -192,7 +293,8 @@ impl Drop for Held {
         if self.killed.load(Ordering::Acquire) {
             let _ = group.remove();
         } else {
-            give_back(group, &self.stock, self.empty.load(Ordering::Acquire));
+            let empty = self.empty.load(Ordering::Acquire);
+            give_back(group, self.stock.as_deref(), empty);
         }
     }
 }
@@ -201,7 +303,12 @@ impl Drop for Held {
 #[derive(Debug)]
 pub(crate) enum Tree {
     Group(Held),
-    Keeper { pidfd: OwnedFd, pid: i32 },
+    Keeper {
+        pidfd: OwnedFd,
+        pid: i32,
+        /// It is PID 1 of their namespace: with it they all go.
+        private: bool,
+    },
     Gone,
 }
 
@@ -210,7 +317,7 @@ impl Tree {
     pub(crate) fn members(&self) -> Vec<i32> {
         match self {
             Self::Group(held) => held.members(),
-            Self::Keeper { pidfd, pid } => {
+            Self::Keeper { pidfd, pid, .. } => {
                 // The keeper's pid is its own until it is reaped, which its pidfd would show.
                 if procfs::pid_of(pidfd).is_some() {
                     procfs::descendants(*pid)
@@ -224,8 +331,13 @@ impl Tree {
 
     /// Members that are alive.
     pub(crate) fn alive(&self) -> Vec<i32> {
+        let reaper = match self {
+            Self::Group(held) => held.reaper,
+            _ => None,
+        };
         self.members()
             .into_iter()
+            .filter(|pid| Some(*pid) != reaper)
             .filter(|pid| procfs::stat(*pid).is_some_and(|s| !matches!(s.state, 'Z' | 'X')))
             .collect()
     }
@@ -327,6 +439,15 @@ impl Tree {
                     "cgroup_kill",
                     timeout(KILL_DEADLINE, self.empty()).await.is_ok(),
                 )
+            }
+            Self::Keeper {
+                pidfd,
+                private: true,
+                ..
+            } => {
+                let _ = signal::send(pidfd, SIGKILL);
+                let gone = timeout(KILL_DEADLINE, self.empty()).await.is_ok();
+                ("namespace_kill", gone)
             }
             Self::Keeper { .. } => ("subreaper_walk", self.walk_and_kill().await),
             Self::Gone => ("already_ended", true),

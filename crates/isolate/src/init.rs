@@ -15,10 +15,14 @@ use std::path::PathBuf;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{WaitOptions, WaitStatus};
-use sandshell_sys::spawn::{SpawnError, SpawnPlan, Spawned, Stage, spawn};
+use sandshell_sys::rights::Rights;
+use sandshell_sys::spawn::{Identity, SpawnError, SpawnPlan, Spawned, Stage, spawn};
 use sandshell_sys::{procfs, signal};
 
+use crate::harden::Hardened;
 use crate::keeper::{Keepers, Lost};
+use crate::plan::SANDBOX_UID;
+use crate::private::Privates;
 use crate::protocol::{Event, Exit, MAX_INLINE, ReceiveError, SpawnRequest};
 
 /// The descriptor of the agent's socket in init.
@@ -34,8 +38,8 @@ pub struct InitOptions {
     pub namespaced: bool,
     /// Use `clone` instead of `clone3`.
     pub avoid_clone3: bool,
-    /// Group to remove, with those in it, when the agent is gone.
-    pub cgroup: Option<PathBuf>,
+    /// Groups to remove, with those in them, when the agent is gone.
+    pub cgroups: Vec<PathBuf>,
 }
 
 /// Why init could not serve.
@@ -55,7 +59,6 @@ pub enum InitError {
 pub fn run(socket: &OwnedFd, options: &InitOptions) -> Result<(), InitError> {
     let setup = |step| move |errno| InitError::Setup { step, errno };
     signal::default_all();
-    let signals = signal::block_all_and_watch(WATCHED).map_err(setup("signalfd"))?;
     if options.namespaced {
         mount_own_proc().map_err(setup("mount of /proc"))?;
     } else {
@@ -64,13 +67,33 @@ pub fn run(socket: &OwnedFd, options: &InitOptions) -> Result<(), InitError> {
     }
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(setup("non-dumpable"))?;
+    let ready = Event::Ready {
+        root: None,
+        protections: Vec::new(),
+    };
+    serve(socket, options, None, &ready)
+}
+
+/// Says that it is ready and serves until the agent is gone.
+pub(crate) fn serve(
+    socket: &OwnedFd,
+    options: &InitOptions,
+    hardened: Option<&Hardened<'_>>,
+    ready: &Event,
+) -> Result<(), InitError> {
+    let setup = |step| move |errno| InitError::Setup { step, errno };
+    let signals = signal::block_all_and_watch(WATCHED).map_err(setup("signalfd"))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    Event::Ready.send(socket).map_err(setup("ready message"))?;
+    ready.send(socket).map_err(setup("ready message"))?;
     Init {
         socket,
-        options,
+        manner: Manner {
+            avoid_clone3: options.avoid_clone3,
+            hardened,
+        },
         programs: HashMap::new(),
         keepers: Keepers::default(),
+        privates: Privates::default(),
     }
     .serve(&signals);
     end_everything(options);
@@ -78,7 +101,7 @@ pub fn run(socket: &OwnedFd, options: &InitOptions) -> Result<(), InitError> {
 }
 
 /// A fresh /proc that shows this PID namespace, in a mount namespace nobody else sees.
-fn mount_own_proc() -> Result<(), Errno> {
+pub(crate) fn mount_own_proc() -> Result<(), Errno> {
     use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
     mount_change(
         "/",
@@ -95,11 +118,13 @@ fn mount_own_proc() -> Result<(), Errno> {
 
 struct Init<'a> {
     socket: &'a OwnedFd,
-    options: &'a InitOptions,
+    manner: Manner<'a>,
     /// Requests' numbers by pid, for programs that are ours to report.
     programs: HashMap<i32, u64>,
     /// Who reports for the others. An agent asks either for groups or for keepers, never for both.
     keepers: Keepers,
+    /// Those that have a PID namespace of their own.
+    privates: Privates,
 }
 
 impl Init<'_> {
@@ -137,9 +162,18 @@ impl Init<'_> {
     }
 
     fn start(&mut self, request: &SpawnRequest, fds: Vec<OwnedFd>) {
-        let event = if request.flags.keeper {
-            let avoid_clone3 = self.options.avoid_clone3;
-            match self.keepers.start(self.socket, request, fds, avoid_clone3) {
+        let event = if request.flags.private {
+            match self.privates.start(self.socket, request, fds, self.manner) {
+                // The reaper reports for itself.
+                Ok(()) => return,
+                Err(errno) => Event::Failed {
+                    id: request.id,
+                    stage: Stage::Private,
+                    errno,
+                },
+            }
+        } else if request.flags.keeper {
+            match self.keepers.start(self.socket, request, fds, self.manner) {
                 // The keeper reports for itself.
                 Ok(()) => return,
                 Err(errno) => Event::Failed {
@@ -149,7 +183,7 @@ impl Init<'_> {
                 },
             }
         } else {
-            match spawn_request(request, &fds, self.options.avoid_clone3) {
+            match spawn_request(request, &fds, self.manner) {
                 Ok(Spawned { pid, pidfd }) => {
                     self.programs.insert(pid, request.id);
                     Event::Spawned {
@@ -178,6 +212,10 @@ impl Init<'_> {
             let exit = exit_of(status);
             if let Some(id) = self.programs.remove(&pid) {
                 send(self.socket, &Event::Exited { id, exit });
+            } else if self.privates.contains(pid) {
+                for event in self.privates.reaped(pid, exit).into_iter().flatten() {
+                    send(self.socket, &event);
+                }
             } else {
                 self.keepers.reaped(pid, exit);
             }
@@ -187,8 +225,9 @@ impl Init<'_> {
 
     /// Reports for keepers that were killed, once nothing is left of what they kept.
     fn sweep(&mut self) {
-        let programs = &self.programs;
-        for Lost { id, pid, pidfd } in self.keepers.sweep(|pid| programs.contains_key(&pid)) {
+        let (programs, privates) = (&self.programs, &self.privates);
+        let known = |pid| programs.contains_key(&pid) || privates.contains(pid);
+        for Lost { id, pid, pidfd } in self.keepers.sweep(known) {
             // Whatever the keeper itself said before, the agent takes the first of each.
             let spawned = Event::Spawned {
                 id,
@@ -204,11 +243,28 @@ impl Init<'_> {
     }
 }
 
+/// How programs are started, whoever asks.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Manner<'a> {
+    /// Use `clone` instead of `clone3`.
+    pub(crate) avoid_clone3: bool,
+    /// What programs give up, where init itself is hardened.
+    pub(crate) hardened: Option<&'a Hardened<'a>>,
+}
+
+impl Manner<'_> {
+    /// What a program gives up. One that takes on nobody is no root.
+    fn rights(&self, identity: Option<&Identity>) -> Option<&Rights<'_>> {
+        let uid = identity.map_or(SANDBOX_UID, |identity| identity.uid);
+        self.hardened.map(|hardened| hardened.rights(uid))
+    }
+}
+
 /// Starts what a request describes.
 pub(crate) fn spawn_request(
     request: &SpawnRequest,
     fds: &[OwnedFd],
-    avoid_clone3: bool,
+    manner: Manner<'_>,
 ) -> Result<Spawned, SpawnError> {
     let placed: Vec<(BorrowedFd<'_>, i32)> = fds
         .iter()
@@ -220,6 +276,11 @@ pub(crate) fn spawn_request(
     } else {
         None
     };
+    let after_its_own = fds.iter().skip(request.fd_numbers.len());
+    let join: Vec<BorrowedFd<'_>> = after_its_own
+        .take(request.joins as usize)
+        .map(AsFd::as_fd)
+        .collect();
     spawn(&SpawnPlan {
         programs: &request.programs,
         argv: &request.argv,
@@ -227,11 +288,13 @@ pub(crate) fn spawn_request(
         cwd: Some(&request.cwd),
         fds: &placed,
         identity: request.identity.as_ref(),
+        rights: manner.rights(request.identity.as_ref()),
         rlimits: &request.rlimits,
         namespaces: 0,
         cgroup,
+        join: &join,
         controlling_terminal: request.flags.controlling_terminal,
-        avoid_clone3,
+        avoid_clone3: manner.avoid_clone3,
     })
 }
 
@@ -307,7 +370,7 @@ fn end_everything(options: &InitOptions) {
             break;
         }
     }
-    if let Some(group) = &options.cgroup {
+    for group in &options.cgroups {
         sandshell_sys::cgroup::bury(group);
     }
 }

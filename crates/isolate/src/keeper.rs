@@ -26,7 +26,7 @@ use rustix::process::{PidfdFlags, WaitOptions, getpid, pidfd_open, set_child_sub
 use sandshell_sys::spawn::{SpawnError, Spawned, Stage, fork_single_threaded};
 use sandshell_sys::{procfs, signal};
 
-use crate::init::{reap_one, send, spawn_request};
+use crate::init::{Manner, reap_one, send, spawn_request};
 use crate::protocol::{Event, Exit, SpawnRequest};
 
 const SIGCONT: i32 = 18;
@@ -70,10 +70,10 @@ impl Keepers {
         socket: &OwnedFd,
         request: &SpawnRequest,
         fds: Vec<OwnedFd>,
-        avoid_clone3: bool,
+        manner: Manner<'_>,
     ) -> Result<(), Errno> {
         let Some(Spawned { pid, pidfd }) = fork_single_threaded()? else {
-            keep(socket, request, fds, avoid_clone3);
+            keep(socket, request, fds, manner);
             std::process::exit(0);
         };
         let id = request.id;
@@ -140,7 +140,7 @@ fn kill_below(pid: i32, stray: i32) {
     }
 }
 
-fn keep(socket: &OwnedFd, request: &SpawnRequest, fds: Vec<OwnedFd>, avoid_clone3: bool) {
+fn keep(socket: &OwnedFd, request: &SpawnRequest, fds: Vec<OwnedFd>, manner: Manner<'_>) {
     let id = request.id;
     let clone_failed = |errno| SpawnError {
         stage: Stage::Clone,
@@ -149,7 +149,7 @@ fn keep(socket: &OwnedFd, request: &SpawnRequest, fds: Vec<OwnedFd>, avoid_clone
     let started = set_child_subreaper(Some(getpid()))
         .and_then(|()| pidfd_open(getpid(), PidfdFlags::empty()))
         .map_err(clone_failed)
-        .and_then(|own| Ok((own, spawn_request(request, &fds, avoid_clone3)?)));
+        .and_then(|own| Ok((own, spawn_request(request, &fds, manner)?)));
     // The program's pipes must have no other holder, or their end would never be seen.
     drop(fds);
     let (keeper, program) = match started {

@@ -9,11 +9,12 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
-use sandshell_sys::cgroup::{self, Group};
+use sandshell_sys::cgroup::Group;
 use sandshell_sys::packet;
 use sandshell_sys::spawn::{SpawnError, SpawnPlan, Spawned, Stage, spawn};
 
 use crate::init::{InitOptions, SOCKET_FD};
+use crate::limits::{Controllers, Parent, SandboxGroups};
 use crate::protocol::Event;
 
 const CLONE_NEWNS: u64 = 0x0002_0000;
@@ -40,6 +41,19 @@ pub struct Surroundings {
     pub pid_namespace: Result<(), String>,
     /// The group in which trees get groups of their own.
     pub cgroup: Result<Group, String>,
+    /// The groups in which what is started can be limited.
+    pub controllers: Controllers,
+    /// The warden, where it runs already; elsewhere [`launch_warden`] starts one.
+    pub warden: Option<Warden>,
+}
+
+/// A second init, outside init's PID namespace, for private process trees.
+#[derive(Debug)]
+pub struct Warden {
+    /// The socket to it; non-blocking.
+    pub socket: OwnedFd,
+    /// The warden itself.
+    pub pidfd: OwnedFd,
 }
 
 /// A running init.
@@ -51,6 +65,10 @@ pub struct InitHandle {
     pub pidfd: OwnedFd,
     /// What could be had.
     pub surroundings: Surroundings,
+    /// The root of the commands' files, where it is not to be had otherwise.
+    pub root: Option<OwnedFd>,
+    /// A file system of nobody else's for what shells and the agent exchange.
+    pub channels: Option<OwnedFd>,
 }
 
 /// Why there is no init.
@@ -70,31 +88,35 @@ pub enum LaunchError {
 /// Starts init. To be called before the agent has threads, with the best surroundings that work.
 pub fn launch(options: LaunchOptions) -> Result<InitHandle, LaunchError> {
     let avoid_clone3 = options.without_clone3 || !clone3_works();
-    let cgroup = if options.without_cgroup {
-        Err("switched off".to_owned())
-    } else if avoid_clone3 {
-        Err("clone3 is not available, so nothing can be born in a group".to_owned())
+    let (cgroup, controllers) = if options.without_cgroup {
+        let off = "switched off";
+        (Err(off.to_owned()), Controllers::none(off))
     } else {
-        make_group()
+        make_groups(avoid_clone3)
     };
-    let cgroup_path = cgroup.as_ref().ok().map(|group| group.path().to_owned());
+    let made = cgroup.iter().chain(controllers.groups());
+    let cgroups: Vec<PathBuf> = made.filter_map(Group::path).collect();
     let mut pid_namespace = Err("switched off".to_owned());
     if !options.without_pid_namespace {
         let init = InitOptions {
             namespaced: true,
             avoid_clone3,
-            cgroup: cgroup_path.clone(),
+            cgroups: cgroups.clone(),
         };
         match start(&init) {
             Ok((socket, pidfd)) => {
                 let surroundings = Surroundings {
                     pid_namespace: Ok(()),
                     cgroup,
+                    controllers,
+                    warden: None,
                 };
                 return Ok(InitHandle {
                     socket,
                     pidfd,
                     surroundings,
+                    root: None,
+                    channels: None,
                 });
             }
             Err(error) => pid_namespace = Err(error.to_string()),
@@ -103,7 +125,7 @@ pub fn launch(options: LaunchOptions) -> Result<InitHandle, LaunchError> {
     let init = InitOptions {
         namespaced: false,
         avoid_clone3,
-        cgroup: cgroup_path,
+        cgroups,
     };
     let (socket, pidfd) = start(&init)?;
     if let Err(reason) = &mut pid_namespace {
@@ -115,8 +137,18 @@ pub fn launch(options: LaunchOptions) -> Result<InitHandle, LaunchError> {
         surroundings: Surroundings {
             pid_namespace,
             cgroup,
+            controllers,
+            warden: None,
         },
+        root: None,
+        channels: None,
     })
+}
+
+/// Starts a warden. Blocks until it is ready.
+pub fn launch_warden() -> Result<Warden, LaunchError> {
+    let (socket, pidfd) = start(&InitOptions::default())?;
+    Ok(Warden { socket, pidfd })
 }
 
 fn start(options: &InitOptions) -> Result<(OwnedFd, OwnedFd), LaunchError> {
@@ -133,7 +165,7 @@ fn start(options: &InitOptions) -> Result<(OwnedFd, OwnedFd), LaunchError> {
     if options.avoid_clone3 {
         argv.push(c"--avoid-clone3".to_owned());
     }
-    if let Some(group) = &options.cgroup {
+    for group in &options.cgroups {
         argv.push(c"--cgroup".to_owned());
         argv.extend(CString::new(group.as_os_str().as_bytes()));
     }
@@ -150,6 +182,7 @@ fn start(options: &InitOptions) -> Result<(OwnedFd, OwnedFd), LaunchError> {
             (theirs.as_fd(), SOCKET_FD),
         ],
         identity: None,
+        rights: None,
         rlimits: &[],
         namespaces: if options.namespaced {
             CLONE_NEWPID | CLONE_NEWNS
@@ -157,23 +190,28 @@ fn start(options: &InitOptions) -> Result<(OwnedFd, OwnedFd), LaunchError> {
             0
         },
         cgroup: None,
+        join: &[],
         controlling_terminal: false,
         avoid_clone3: options.avoid_clone3,
     })?;
     drop(theirs);
+    if let Some(Event::Ready { .. }) = wait_for_event(&ours) {
+        Ok((ours, spawned.pidfd))
+    } else {
+        end(&spawned);
+        Err(LaunchError::NotReady)
+    }
+}
+
+/// What init says next; `None` when it is gone or says nothing in time.
+pub(crate) fn wait_for_event(socket: &OwnedFd) -> Option<Event> {
     let timeout = Timespec {
         tv_sec: READY_TIMEOUT.as_secs().cast_signed(),
         tv_nsec: 0,
     };
-    let mut waiting = [PollFd::new(&ours, PollFlags::IN)];
-    match poll(&mut waiting, Some(&timeout)) {
-        Ok(1..) if matches!(Event::receive(&ours), Ok(Some(Event::Ready))) => {
-            Ok((ours, spawned.pidfd))
-        }
-        _ => {
-            end(&spawned);
-            Err(LaunchError::NotReady)
-        }
+    match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout)) {
+        Ok(1..) => Event::receive(socket).ok().flatten(),
+        _ => None,
     }
 }
 
@@ -191,7 +229,7 @@ pub fn parse_init_arguments(
         match word.to_str()? {
             "--namespaced" => options.namespaced = true,
             "--avoid-clone3" => options.avoid_clone3 = true,
-            "--cgroup" => options.cgroup = Some(PathBuf::from(arguments.next()?)),
+            "--cgroup" => options.cgroups.push(PathBuf::from(arguments.next()?)),
             _ => return None,
         }
     }
@@ -211,9 +249,11 @@ fn probe(group: Option<&Group>) -> Result<(), SpawnError> {
         cwd: None,
         fds: &[],
         identity: None,
+        rights: None,
         rlimits: &[],
         namespaces: 0,
         cgroup: group.map(Group::dir),
+        join: &[],
         controlling_terminal: false,
         avoid_clone3: false,
     })?;
@@ -231,15 +271,26 @@ fn clone3_works() -> bool {
     )
 }
 
-/// A group below our own, in which a birth has been tried.
-fn make_group() -> Result<Group, String> {
-    let parent = cgroup::own_group().ok_or("cgroup v2 is not mounted")?;
+/// Groups below our own: for trees, in which a birth has been tried, and for limits.
+fn make_groups(avoid_clone3: bool) -> (Result<Group, String>, Controllers) {
+    let parent = Parent::own();
     let name = format!("sandshell-{}", rustix::process::getpid().as_raw_pid());
-    let path = parent.join(name);
     // A former agent with our pid may have died without its init being able to clean up.
-    cgroup::bury(&path);
-    let group = Group::create(path)
-        .map_err(|errno| format!("no group can be made in {}: {errno}", parent.display()))?;
+    if !SandboxGroups::sweep(&parent, &name, READY_TIMEOUT) {
+        let left = format!("something still lives in {name}, which a former agent left");
+        return (Err(left.clone()), Controllers::none(&left));
+    }
+    let trees = if avoid_clone3 {
+        Err("clone3 is not available, so nothing can be born in a group".to_owned())
+    } else {
+        make_trees(&parent, &name)
+    };
+    let controllers = Controllers::below(&parent, &name, &trees);
+    (trees, controllers)
+}
+
+fn make_trees(parent: &Parent, name: &str) -> Result<Group, String> {
+    let group = parent.unified_child(name)?;
     let tried = group
         .child("probe")
         .map_err(|errno| errno.to_string())

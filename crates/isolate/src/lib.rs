@@ -26,10 +26,19 @@
 //! Invariants: init opens no path a user named, except as the child of a clone; it never blocks on
 //! the agent; it holds no secret.
 
+pub mod harden;
+pub mod host_root;
 pub mod init;
 mod keeper;
 pub mod launch;
+pub mod launcher;
+pub mod limits;
+pub mod plan;
+mod private;
+pub mod probe;
 pub mod protocol;
+mod rootfs;
+pub mod stage;
 
-pub use launch::{InitHandle, LaunchError, LaunchOptions, Surroundings};
+pub use launch::{InitHandle, LaunchError, LaunchOptions, Surroundings, Warden, launch_warden};
 pub use protocol::{Event, SpawnFlags, SpawnRequest};

@@ -6,6 +6,10 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
+use sandshell_types::Protection;
+
+use crate::probe;
+use crate::stage::Step;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use sandshell_sys::packet;
@@ -18,6 +22,8 @@ pub const MAX_INLINE: usize = 64 * 1024;
 const SPAWN: u32 = 1;
 const SPAWN_IN_MEMFD: u32 = 2;
 const READY: u32 = 16;
+const NEED_MAP: u32 = 20;
+const UNFIT: u32 = 21;
 const SPAWNED: u32 = 17;
 const FAILED: u32 = 18;
 const EXITED: u32 = 19;
@@ -31,6 +37,8 @@ pub struct SpawnFlags {
     pub keeper: bool,
     /// Its descriptor 0 is a terminal and becomes its controlling one.
     pub controlling_terminal: bool,
+    /// Start it in a PID namespace of its own, with a /proc of its own.
+    pub private: bool,
 }
 
 /// A program to be started.
@@ -52,6 +60,8 @@ pub struct SpawnRequest {
     pub rlimits: Vec<Rlimit>,
     /// Numbers of the passed descriptors in the program, in the order they are passed.
     pub fd_numbers: Vec<RawFd>,
+    /// How many descriptors after the program's own are groups for it to join.
+    pub joins: u32,
     /// How to start it.
     pub flags: SpawnFlags,
 }
@@ -60,8 +70,17 @@ pub struct SpawnRequest {
 /// once more: the first of each counts.
 #[derive(Debug)]
 pub enum Event {
+    /// It has made its user namespace and waits for the ids in it.
+    NeedMap,
+    /// Its surroundings could not be made; it ends.
+    Unfit(Step),
     /// It serves.
-    Ready,
+    Ready {
+        /// The root of its files, where that is not ours.
+        root: Option<OwnedFd>,
+        /// What was proved from inside.
+        protections: Vec<Protection>,
+    },
     /// A program runs.
     Spawned {
         /// The request's number.
@@ -107,7 +126,8 @@ impl SpawnRequest {
         w.u32(
             u32::from(self.flags.into_cgroup)
                 | (u32::from(self.flags.keeper) << 1)
-                | (u32::from(self.flags.controlling_terminal) << 2),
+                | (u32::from(self.flags.controlling_terminal) << 2)
+                | (u32::from(self.flags.private) << 3),
         );
         for list in [&self.programs, &self.argv, &self.env] {
             w.u32(list.len() as u32);
@@ -133,6 +153,7 @@ impl SpawnRequest {
         for number in &self.fd_numbers {
             w.i32(*number);
         }
+        w.u32(self.joins);
         w.finish()
     }
 
@@ -170,6 +191,7 @@ impl SpawnRequest {
             .collect::<Result<_, Malformed>>()?;
         let n = r.count(4)?;
         let fd_numbers = (0..n).map(|_| r.i32()).collect::<Result<_, _>>()?;
+        let joins = r.u32()?;
         r.end()?;
         Ok(Self {
             id,
@@ -180,15 +202,18 @@ impl SpawnRequest {
             identity,
             rlimits,
             fd_numbers,
+            joins,
             flags: SpawnFlags {
                 into_cgroup: flags & 1 != 0,
                 keeper: flags & 2 != 0,
                 controlling_terminal: flags & 4 != 0,
+                private: flags & 8 != 0,
             },
         })
     }
 
-    /// Sends the request with the program's descriptors and, where asked for, the cgroup's.
+    /// Sends the request with the program's descriptors, those of groups to join and, where asked for,
+    /// the cgroup's to be born in.
     pub fn send(&self, socket: impl AsFd, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         let body = self.encode();
         let mut head = Writer::new();
@@ -227,7 +252,9 @@ impl SpawnRequest {
             }
             _ => return Err(Malformed.into()),
         };
-        let expected = request.fd_numbers.len() + usize::from(request.flags.into_cgroup);
+        let expected = request.fd_numbers.len()
+            + request.joins as usize
+            + usize::from(request.flags.into_cgroup);
         if fds.len() != expected {
             return Err(Malformed.into());
         }
@@ -252,8 +279,17 @@ impl Event {
         let mut w = Writer::new();
         let mut fds: Vec<BorrowedFd<'_>> = Vec::new();
         match self {
-            Self::Ready => {
-                w.u32(READY);
+            Self::NeedMap => {
+                w.u32(NEED_MAP);
+            }
+            Self::Unfit(Step { what, errno }) => {
+                w.u32(UNFIT)
+                    .bytes(what.as_bytes())
+                    .i32(errno.raw_os_error());
+            }
+            Self::Ready { root, protections } => {
+                w.u32(READY).bytes(&probe::encode(protections));
+                fds.extend(root.as_ref().map(AsFd::as_fd));
             }
             Self::Spawned {
                 id,
@@ -284,13 +320,21 @@ impl Event {
 
     /// Receives an event; `Ok(None)` when init is gone.
     pub fn receive(socket: impl AsFd) -> Result<Option<Self>, ReceiveError> {
-        let mut buffer = [0; 64];
+        let mut buffer = [0; 4096];
         let Some((n, mut fds)) = packet::receive(socket, &mut buffer)? else {
             return Ok(None);
         };
         let mut r = Reader::new(buffer.get(..n).ok_or(Malformed)?);
         let event = match r.u32()? {
-            READY => Self::Ready,
+            NEED_MAP => Self::NeedMap,
+            UNFIT => Self::Unfit(Step {
+                what: String::from_utf8_lossy(r.bytes()?).into_owned(),
+                errno: Errno::from_raw_os_error(r.i32()?),
+            }),
+            READY => Self::Ready {
+                root: fds.pop(),
+                protections: probe::decode(r.bytes()?)?,
+            },
             SPAWNED => {
                 let (id, pid) = (r.u64()?, r.i32()?);
                 let keeper = if fds.len() > 1 { fds.pop() } else { None };
@@ -364,10 +408,12 @@ mod tests {
                 value: 100,
             }],
             fd_numbers: vec![0, 40],
+            joins: 1,
             flags: SpawnFlags {
                 into_cgroup: true,
                 keeper: false,
                 controlling_terminal: true,
+                private: true,
             },
         }
     }
@@ -379,10 +425,9 @@ mod tests {
         let mut buffer = vec![0; MAX_INLINE + 64];
         for size in [1, MAX_INLINE - 200, MAX_INLINE, 3_000_000] {
             let sent = request(&"x".repeat(size));
-            sent.send(&a, &[null.as_fd(), null.as_fd(), null.as_fd()])
-                .unwrap();
+            sent.send(&a, &[null.as_fd(); 4]).unwrap();
             let (received, fds) = SpawnRequest::receive(&b, &mut buffer).unwrap().unwrap();
-            assert_eq!((received, fds.len()), (sent, 3), "size {size}");
+            assert_eq!((received, fds.len()), (sent, 4), "size {size}");
         }
     }
 

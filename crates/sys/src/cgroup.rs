@@ -1,45 +1,94 @@
-//! cgroup v2 groups used to hold process trees: make, list, freeze, kill, wait until empty.
+//! Control groups: make, list, freeze, kill, remove, and wait until empty.
 //!
-//! Only the core of v2 is used, no controller, so this works on hybrid hosts too.
+//! A [`Group`] is a directory held by descriptor. Whatever is done to it is done relative to that
+//! descriptor, so it works as well where no cgroup file system is mounted and only a detached mount
+//! of one directory was handed over. Kill and freeze need version 2, whose core is there on hybrid
+//! hosts too; a controller is used in whichever hierarchy it lives (see [`Seat`]).
 //!
 //! Kernel trap: once `cgroup.kill` was written, every later birth in that group is killed at once,
 //! even when the group was empty by then. A killed group is removed, never used again.
 
-use std::fs;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+mod hierarchy;
+mod seat;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
+use std::ffi::CString;
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Uid, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 
-/// A group, removed from the file system by [`Group::remove`].
-#[derive(Debug)]
+pub use hierarchy::{Controller, Facts, Located, Version, locate, locate_unified};
+pub use seat::{Limit, OomSource, Seat, counter};
+
+/// How long the killed may take to leave a group before it is left behind.
+const BURIAL: Duration = Duration::from_secs(2);
+const BURIAL_PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 2_000_000,
+};
+
+/// A group. Dropping it leaves the directory; [`Group::remove`] removes it.
+#[derive(Debug, Clone)]
 pub struct Group {
-    path: PathBuf,
-    dir: OwnedFd,
+    dir: Arc<OwnedFd>,
+    /// Where it is to be removed from; a group that was handed over is not ours to remove.
+    place: Option<(Arc<OwnedFd>, CString)>,
+}
+
+fn open_dir(parent: impl AsFd, name: impl rustix::path::Arg) -> Result<Arc<OwnedFd>, Errno> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    openat(parent, name, flags, Mode::empty()).map(Arc::new)
 }
 
 impl Group {
-    /// Makes a fresh group.
-    pub fn create(path: PathBuf) -> Result<Self, Errno> {
-        mkdirat(CWD, &path, Mode::from_raw_mode(0o755))?;
-        let dir = openat(
-            CWD,
-            &path,
-            OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
-        Ok(Self { path, dir })
+    /// A group that exists and stays.
+    pub fn open(path: &Path) -> Result<Self, Errno> {
+        let dir = open_dir(CWD, path)?;
+        Ok(Self { dir, place: None })
     }
 
-    /// Makes a group inside this one.
+    /// A group that was handed over by its directory.
+    pub fn adopt(dir: OwnedFd) -> Self {
+        Self {
+            dir: Arc::new(dir),
+            place: None,
+        }
+    }
+
+    /// Makes a fresh group inside this one.
     pub fn child(&self, name: &str) -> Result<Self, Errno> {
-        Self::create(self.path.join(name))
+        mkdirat(&self.dir, name, Mode::from_raw_mode(0o755))?;
+        self.existing(name)
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// A group inside this one that exists already.
+    pub fn existing(&self, name: &str) -> Result<Self, Errno> {
+        let dir = open_dir(&self.dir, name)?;
+        let name = CString::new(name).map_err(|_| Errno::INVAL)?;
+        let place = Some((self.dir.clone(), name));
+        Ok(Self { dir, place })
+    }
+
+    /// Names of the groups inside this one.
+    pub fn children(&self) -> Vec<String> {
+        let Ok(dir) = Dir::read_from(&self.dir) else {
+            return Vec::new();
+        };
+        dir.flatten()
+            .filter(|entry| entry.file_type() == FileType::Directory)
+            .filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned))
+            .filter(|name| name != "." && name != "..")
+            .collect()
+    }
+
+    /// Where it is, for messages and for a process that outlives this one.
+    pub fn path(&self) -> Option<PathBuf> {
+        fs::read_link(format!("/proc/self/fd/{}", self.dir.as_raw_fd())).ok()
     }
 
     /// Its directory, for a clone into it.
@@ -47,13 +96,22 @@ impl Group {
         self.dir.as_fd()
     }
 
-    fn read(&self, file: &str) -> Result<String, Errno> {
-        let fd = openat(
-            &self.dir,
-            file,
-            OFlags::RDONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
+    /// Its directory as a mount that is attached nowhere: whoever gets it can reach what is below,
+    /// and nothing above. Needs the rights to mount.
+    pub fn detached(&self) -> Result<OwnedFd, Errno> {
+        use rustix::mount::{OpenTreeFlags, open_tree};
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH;
+        let mount = open_tree(&self.dir, "", flags)?;
+        // `open_tree` gives a descriptor that names the place but cannot read it.
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        openat(&mount, ".", flags, Mode::empty())
+    }
+
+    /// A file of its own, whole.
+    pub fn read(&self, file: &str) -> Result<String, Errno> {
+        let fd = self.open_file(file)?;
         // Plain reads: the size that `std` would ask for first is 0 here and says nothing.
         let mut text = Vec::new();
         let mut buffer = [0; 4096];
@@ -65,7 +123,8 @@ impl Group {
         }
     }
 
-    fn write(&self, file: &str, text: &str) -> Result<(), Errno> {
+    /// Writes a file of its own.
+    pub fn write(&self, file: &str, text: &str) -> Result<(), Errno> {
         let fd = openat(
             &self.dir,
             file,
@@ -73,6 +132,23 @@ impl Group {
             Mode::empty(),
         )?;
         rustix::io::write(fd, text.as_bytes()).map(|_| ())
+    }
+
+    /// Gives a file of its own, or with `.` its directory, to a user.
+    pub fn give(&self, file: &str, uid: u32) -> Result<(), Errno> {
+        let owner = Some(Uid::from_raw(uid));
+        rustix::fs::chownat(&self.dir, file, owner, None, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// `cgroup.procs`, open for writing: a process that writes `0` to it joins the group, with the
+    /// rights of whoever opened it.
+    pub fn join_file(&self) -> Result<OwnedFd, Errno> {
+        openat(
+            &self.dir,
+            "cgroup.procs",
+            OFlags::WRONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
     }
 
     /// Pids of its members as this process sees them. Zombies are not members.
@@ -85,7 +161,7 @@ impl Group {
             .collect()
     }
 
-    /// Whether anything lives in it.
+    /// Whether anything lives in it or below.
     pub fn is_populated(&self) -> bool {
         let mut text = [0; 128];
         let read = self
@@ -96,14 +172,19 @@ impl Group {
     }
 
     /// A descriptor of `cgroup.events` that becomes readable with priority when the group changes
-    /// between populated and empty.
+    /// between populated and empty, or frozen and not.
     pub fn events(&self) -> Result<OwnedFd, Errno> {
-        self.open("cgroup.events")
+        self.open_file("cgroup.events")
     }
 
     /// Stops every member from running, so that a fork bomb cannot outrun a kill.
     pub fn freeze(&self) -> Result<(), Errno> {
         self.write("cgroup.freeze", "1")
+    }
+
+    /// Lets its members run again.
+    pub fn thaw(&self) -> Result<(), Errno> {
+        self.write("cgroup.freeze", "0")
     }
 
     /// Kills every member at once. The group must be removed afterwards.
@@ -113,11 +194,7 @@ impl Group {
 
     /// CPU time of all members, past ones included, in microseconds.
     pub fn cpu_micros(&self) -> Option<u64> {
-        self.read("cpu.stat")
-            .ok()?
-            .lines()
-            .find_map(|l| l.strip_prefix("usage_usec "))
-            .and_then(|n| n.parse().ok())
+        self.keyed("cpu.stat", "usage_usec")
     }
 
     /// A file of its own that holds one number; absent where the controller is not enabled, or the number is `max`.
@@ -125,8 +202,13 @@ impl Group {
         self.read(file).ok()?.trim().parse().ok()
     }
 
-    /// A file of its own, to be watched.
-    pub fn open(&self, file: &str) -> Result<OwnedFd, Errno> {
+    /// One number of a file of its own that holds several by name.
+    pub fn keyed(&self, file: &str, key: &str) -> Option<u64> {
+        keyed(&self.read(file).ok()?, key)
+    }
+
+    /// A file of its own, to be read or watched.
+    pub fn open_file(&self, file: &str) -> Result<OwnedFd, Errno> {
         openat(
             &self.dir,
             file,
@@ -135,43 +217,82 @@ impl Group {
         )
     }
 
-    /// Removes the directory; `EBUSY` while something lives in it.
+    /// Removes the directory; `EBUSY` while something lives in it or below.
     pub fn remove(&self) -> Result<(), Errno> {
-        unlinkat(CWD, &self.path, AtFlags::REMOVEDIR)
+        let (parent, name) = self.place.as_ref().ok_or(Errno::PERM)?;
+        match unlinkat(parent, name.as_c_str(), AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno),
+        }
     }
+
+    /// Removes what is below it, the deepest first, then the group itself where it is ours. What
+    /// still lives keeps its group.
+    pub fn remove_all(&self) -> Result<(), Errno> {
+        let mut kept = Ok(());
+        for name in self.children() {
+            let removed = match self.existing(&name) {
+                Ok(child) => child.remove_all(),
+                Err(Errno::NOENT) => Ok(()),
+                Err(errno) => Err(errno),
+            };
+            kept = kept.and(removed);
+        }
+        match (kept, &self.place) {
+            (Ok(()), Some(_)) => self.remove(),
+            (kept, _) => kept,
+        }
+    }
+
+    /// Kills all that lives in it and removes it with all below. Members of a version 1 group are
+    /// not killed here: they are members of a tree that is, and are waited for.
+    pub fn bury(&self) {
+        let _ = self.kill();
+        let until = Instant::now() + BURIAL;
+        while self.remove_all() == Err(Errno::BUSY) && Instant::now() < until {
+            // The dying are gone within a moment. Version 2 tells when, version 1 does not.
+            let events = self.events().ok();
+            let mut waiting: Vec<PollFd<'_>> = events
+                .iter()
+                .map(|events| PollFd::new(events, PollFlags::PRI))
+                .collect();
+            let _ = poll(&mut waiting, Some(&BURIAL_PAUSE));
+        }
+    }
+}
+
+/// One number of a text that holds several by name, a line each.
+pub(crate) fn keyed(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(' ')?;
+        (name == key).then(|| value.trim().parse().ok())?
+    })
 }
 
 /// The v2 group this process lives in, as a directory; `None` where v2 is not mounted.
 pub fn own_group() -> Option<PathBuf> {
-    let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = membership.lines().find_map(|l| l.strip_prefix("0::"))?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let mount = mounts.lines().find_map(|line| {
-        let (fields, rest) = line.split_once(" - ")?;
-        if !rest.starts_with("cgroup2 ") {
-            return None;
-        }
-        let fields: Vec<&str> = fields.split(' ').collect();
-        Some(((*fields.get(3)?).to_owned(), (*fields.get(4)?).to_owned()))
-    })?;
-    let (root, point) = mount;
-    // With a cgroup namespace or a bind mount, the mount shows only what lies below its root.
-    let below = path
-        .strip_prefix(root.trim_end_matches('/'))
-        .unwrap_or(path);
-    Some(Path::new(&point).join(below.trim_start_matches('/')))
+    locate_unified(&Facts::read().ok()?).ok()
 }
 
 /// Removes a group that a former agent left, with what is below it, killing what lives in it.
 pub fn bury(path: &Path) {
-    if let Ok(entries) = fs::read_dir(path) {
-        for entry in entries.flatten() {
-            if entry.file_type().is_ok_and(|t| t.is_dir()) {
-                bury(&entry.path());
-            }
-        }
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str()))
+    else {
+        return;
+    };
+    if let Ok(group) = Group::open(parent).and_then(|parent| parent.existing(name)) {
+        group.bury();
     }
-    if fs::write(path.join("cgroup.kill"), "1").is_ok() {
-        let _ = fs::remove_dir(path);
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_key_is_a_whole_word() {
+        let text = "low 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 1\n";
+        assert_eq!(super::keyed(text, "oom"), Some(3));
+        assert_eq!(super::keyed(text, "oom_kill"), Some(2));
+        assert_eq!(super::keyed(text, "kill"), None);
+        assert_eq!(super::keyed("", "oom"), None);
     }
 }

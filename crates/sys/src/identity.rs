@@ -12,6 +12,8 @@ const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 const CAP_SETGID: u32 = 6;
 const CAP_SETUID: u32 = 7;
 const MAY_SWITCH: u64 = (1 << CAP_SETGID) | (1 << CAP_SETUID);
+/// What root may do with files: `CAP_CHOWN`, `CAP_DAC_OVERRIDE`, `CAP_FOWNER` and `CAP_FSETID`.
+const FILES: u64 = (1 << 0) | (1 << 1) | (1 << 3) | (1 << 4);
 
 #[repr(C)]
 struct CapabilityHeader {
@@ -41,7 +43,7 @@ pub fn own_file_context(umask: u32) -> Result<(), Errno> {
 }
 
 /// From now on this thread opens, makes and removes files as this user would, with no capability but
-/// that of becoming another one. `None` gives it back the rights of the process, without its
+/// that of becoming another one and, as root, those over files. `None` gives it back the rights of the process, without its
 /// supplementary groups. Only for a process that may do so: one of root, or with `CAP_SETUID` and
 /// `CAP_SETGID`.
 pub fn assume(identity: Option<&Identity>) -> Result<(), Errno> {
@@ -58,10 +60,11 @@ pub fn assume(identity: Option<&Identity>) -> Result<(), Errno> {
     set_file_ids(wanted.uid, wanted.gid)?;
     // The kernel drops capabilities by itself only when the thread's uid was 0 and the new one is
     // not; said outright it holds for every agent.
-    let effective = if identity.is_none() {
-        permitted
-    } else {
-        permitted & MAY_SWITCH
+    let effective = match identity {
+        None => permitted,
+        // The root of a sandbox, taken on by an agent that is somebody else.
+        Some(Identity { uid: 0, .. }) => permitted & (MAY_SWITCH | FILES),
+        Some(_) => permitted & MAY_SWITCH,
     };
     set_effective(effective)
 }

@@ -1,13 +1,12 @@
 //! Pseudo-terminals: a master for us, a slave for the program, and their size.
 //!
-//! Both come from the devpts that this process sees; the program gets its slave as a descriptor and
-//! needs no devpts of its own, except to open it again by name.
+//! Both come from the devpts that the master was opened in. The program gets its slave as a descriptor;
+//! where it sees that devpts, it can also open it again by name.
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Gid, Mode, Uid, fchmod, fchown};
 use rustix::io::Errno;
-use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
 use rustix::termios::{
     InputModes, OptionalActions, Winsize, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize,
 };
@@ -21,11 +20,10 @@ pub struct Pty {
     pub slave: OwnedFd,
 }
 
-/// Opens a pseudo-terminal of this size. With an owner, the slave's file is given to that user, as
-/// a login does, so that programs can open it by name.
-pub fn open(cols: u16, rows: u16, owner: Option<u32>) -> Result<Pty, Errno> {
+/// The pseudo-terminal of this fresh master, in this size. Its slave belongs to whoever the thread that
+/// opened the master acts for, so that their programs can open it by name.
+pub fn open(master: OwnedFd, cols: u16, rows: u16) -> Result<Pty, Errno> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let master = openpt(flags)?;
     unlockpt(&master)?;
     // Not opened by its path, which could name another one by now, or in another devpts.
     let slave = ioctl_tiocgptpeer(&master, flags)?;
@@ -33,10 +31,6 @@ pub fn open(cols: u16, rows: u16, owner: Option<u32>) -> Result<Pty, Errno> {
     // Erasing in a line that is being typed takes a character, not a byte.
     modes.input_modes |= InputModes::IUTF8;
     tcsetattr(&slave, OptionalActions::Now, &modes)?;
-    if let Some(uid) = owner {
-        fchown(&slave, Some(Uid::from_raw(uid)), None::<Gid>)?;
-        fchmod(&slave, Mode::from_raw_mode(0o620))?;
-    }
     rustix::io::ioctl_fionbio(&master, true)?;
     resize(&master, cols, rows)?;
     Ok(Pty { master, slave })

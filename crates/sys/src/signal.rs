@@ -61,6 +61,20 @@ pub fn default_all() {
     }
 }
 
+/// The end of a child.
+pub const CHLD: i32 = libc::SIGCHLD;
+/// A write that nobody can read.
+pub const PIPE: i32 = libc::SIGPIPE;
+
+/// Ignores a signal. Children whose end is ignored leave nothing to be collected.
+#[allow(unsafe_code, reason = "rustix has no sigaction")]
+pub fn ignore(number: i32) {
+    // SAFETY: no handler code of ours is involved.
+    unsafe {
+        libc::signal(number, libc::SIG_IGN);
+    }
+}
+
 /// The signal used to interrupt a session's shell: the highest real-time signal, which programs
 /// practically never use.
 pub fn interrupt_signal() -> i32 {

@@ -7,10 +7,12 @@
 //! Two ways in: `clone3`, which can place the child in a cgroup at birth, and `clone` for places
 //! that refuse `clone3` (a default container answers `ENOSYS`).
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
+
+use crate::rights::Rights;
 
 /// Bytes of stack for the child between clone and exec; it calls a handful of leaf functions.
 const CHILD_STACK: usize = 64 * 1024;
@@ -24,6 +26,25 @@ pub struct Identity {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
+}
+
+impl Identity {
+    /// Takes it on: only bare system calls; negative when one failed.
+    #[allow(unsafe_code, reason = "libc's wrappers would change every thread")]
+    pub(crate) fn become_raw(&self) -> c_long {
+        let (uid, gid, groups) = (self.uid, self.gid, &self.groups);
+        // SAFETY: the groups are live and only read; all else are numbers.
+        unsafe {
+            match libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) {
+                0 => {}
+                failed => return failed,
+            }
+            match libc::syscall(libc::SYS_setresgid, gid, gid, gid) {
+                0 => libc::syscall(libc::SYS_setresuid, uid, uid, uid),
+                failed => failed,
+            }
+        }
+    }
 }
 
 /// A resource limit: the `RLIMIT_*` number and the value for both soft and hard limit.
@@ -50,12 +71,16 @@ pub struct SpawnPlan<'a> {
     pub fds: &'a [(BorrowedFd<'a>, RawFd)],
     /// User and groups; ours when absent.
     pub identity: Option<&'a Identity>,
+    /// Rights that stay; ours when absent.
+    pub rights: Option<&'a Rights<'a>>,
     /// Limits to set.
     pub rlimits: &'a [Rlimit],
     /// Extra `CLONE_NEW*` flags.
     pub namespaces: u64,
     /// A cgroup v2 directory to be born in. Needs `clone3`.
     pub cgroup: Option<BorrowedFd<'a>>,
+    /// Groups to join before anything else: `cgroup.procs` of each, open for writing.
+    pub join: &'a [BorrowedFd<'a>],
     /// Descriptor 0 of the child is a terminal and becomes its controlling one.
     pub controlling_terminal: bool,
     /// Use `clone` even where `clone3` would work.
@@ -78,6 +103,12 @@ pub enum Stage {
     Cwd = 5,
     /// Executing the program.
     Exec = 6,
+    /// Joining a group.
+    Join = 7,
+    /// Making a process tree of its own.
+    Private = 8,
+    /// Giving up rights.
+    Rights = 9,
 }
 
 impl Stage {
@@ -90,6 +121,9 @@ impl Stage {
             Self::Identity,
             Self::Cwd,
             Self::Exec,
+            Self::Join,
+            Self::Private,
+            Self::Rights,
         ]
         .into_iter()
         .find(|s| *s as u32 == n)
@@ -207,7 +241,7 @@ pub fn spawn(plan: &SpawnPlan<'_>) -> Result<Spawned, SpawnError> {
     match Stage::from_u32(stage) {
         None => Ok(Spawned { pid, pidfd }),
         Some(stage) => {
-            reap_failed(&pidfd);
+            reap(&pidfd);
             Err(SpawnError {
                 stage,
                 errno: Errno::from_raw_os_error(errno),
@@ -248,33 +282,33 @@ fn clear_of_targets(
     Ok((placed, moved))
 }
 
-/// Collects a child that exited before its exec.
-fn reap_failed(pidfd: &OwnedFd) {
+/// Collects a child that ended, or is about to.
+fn reap(pidfd: &OwnedFd) {
     use rustix::process::{WaitId, WaitIdOptions, waitid};
     use std::os::fd::AsFd as _;
     while let Err(Errno::INTR) = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED) {}
 }
 
-fn last_errno() -> Errno {
+pub(crate) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+pub(crate) const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 #[repr(C)]
 #[derive(Default)]
-struct CloneArgs {
-    flags: u64,
-    pidfd: u64,
-    child_tid: u64,
-    parent_tid: u64,
-    exit_signal: u64,
-    stack: u64,
-    stack_size: u64,
-    tls: u64,
-    set_tid: u64,
-    set_tid_size: u64,
-    cgroup: u64,
+pub(crate) struct CloneArgs {
+    pub(crate) flags: u64,
+    pub(crate) pidfd: u64,
+    pub(crate) child_tid: u64,
+    pub(crate) parent_tid: u64,
+    pub(crate) exit_signal: u64,
+    pub(crate) stack: u64,
+    pub(crate) stack_size: u64,
+    pub(crate) tls: u64,
+    pub(crate) set_tid: u64,
+    pub(crate) set_tid_size: u64,
+    pub(crate) cgroup: u64,
 }
 
 /// `clone3` whose child runs `child_entry(context)` on its own stack.
@@ -374,6 +408,21 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
             }
         };
     }
+    // First, while the descriptors have their numbers and we our rights.
+    for group in plan.join {
+        check!(
+            Stage::Join,
+            libc::syscall(libc::SYS_write, group.as_raw_fd(), c"0".as_ptr(), 1)
+        );
+    }
+    macro_rules! give_up {
+        ($step:ident) => {
+            if plan.rights.is_some_and(|rights| rights.$step() < 0) {
+                return (Stage::Rights, errno());
+            }
+        };
+    }
+    give_up!(give_up_gains);
     // A session of its own: no controlling terminal, and group signals of ours never reach it.
     check!(Stage::Fds, libc::syscall(libc::SYS_setsid));
     for &(ours, number) in &context.fds {
@@ -410,22 +459,14 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
             )
         );
     }
-    if let Some(identity) = plan.identity {
-        let groups = &identity.groups;
-        check!(
-            Stage::Identity,
-            libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr())
-        );
-        let (uid, gid) = (identity.uid, identity.gid);
-        check!(
-            Stage::Identity,
-            libc::syscall(libc::SYS_setresgid, gid, gid, gid)
-        );
-        check!(
-            Stage::Identity,
-            libc::syscall(libc::SYS_setresuid, uid, uid, uid)
-        );
+    give_up!(lower_ceiling);
+    if plan
+        .identity
+        .is_some_and(|identity| identity.become_raw() < 0)
+    {
+        return (Stage::Identity, errno());
     }
+    give_up!(drop_capabilities);
     if let Some(cwd) = plan.cwd {
         check!(Stage::Cwd, libc::syscall(libc::SYS_chdir, cwd.as_ptr()));
     }
@@ -440,6 +481,7 @@ fn child_setup_and_exec(context: &mut ChildContext<'_>) -> (Stage, i32) {
             size_of::<u64>()
         )
     );
+    give_up!(filter_calls);
     (Stage::Exec, execute(context))
 }
 
@@ -487,7 +529,7 @@ fn execute(context: &mut ChildContext<'_>) -> i32 {
     unsafe_code,
     reason = "a raw system call; libc's wrapper is missing on musl"
 )]
-unsafe fn close_range(first: RawFd, last: RawFd) -> libc::c_long {
+unsafe fn close_range(first: RawFd, last: RawFd) -> c_long {
     if last != -1 && first > last {
         return 0;
     }
@@ -506,9 +548,60 @@ unsafe fn close_range(first: RawFd, last: RawFd) -> libc::c_long {
     unsafe_code,
     reason = "errno of the child lives in the parent's TLS, read through libc"
 )]
-fn errno() -> i32 {
+pub(crate) fn errno() -> i32 {
     // SAFETY: always a valid pointer to this thread's errno.
     unsafe { *libc::__errno_location() }
+}
+
+/// Does something in a child that borrows our memory, and returns what came of it: a fork without its
+/// cost, for work that changes the rights or namespaces of whoever does it.
+///
+/// Only for `init`, which has one thread: it is suspended until the child has ended, so that the two
+/// are never in the same memory at once. What the work opens goes with the child, and must not be in
+/// its result.
+#[allow(unsafe_code, reason = "clone with shared memory has no safe form")]
+pub fn in_child<T, F: FnOnce() -> T>(work: F) -> Result<T, Errno> {
+    struct Job<F, T> {
+        work: Option<F>,
+        result: Option<T>,
+    }
+    extern "C" fn entry<T, F: FnOnce() -> T>(job: *mut c_void) -> c_int {
+        // SAFETY: `in_child` passes a pointer to its live job and is suspended meanwhile.
+        let job = unsafe { &mut *job.cast::<Job<F, T>>() };
+        job.result = job.work.take().map(|work| work());
+        // SAFETY: ends the child at once, without running anything of ours at exit.
+        unsafe { libc::_exit(0) }
+    }
+    let mut job = Job {
+        work: Some(work),
+        result: None,
+    };
+    let job_ptr: *mut Job<F, T> = &raw mut job;
+    let mut stack = vec![0_u128; CHILD_STACK / 16];
+    let mut pidfd: RawFd = -1;
+    // SAFETY: the stack is live and unused, the job outlives the child because CLONE_VFORK suspends
+    // us until it has ended, and `entry` never returns. The caller has one thread, so that no lock can
+    // be held by another. Needed because nothing safe clones with CLONE_VM.
+    let pid = unsafe {
+        libc::clone(
+            entry::<T, F>,
+            stack.as_mut_ptr_range().end.cast::<c_void>(),
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD,
+            job_ptr.cast::<c_void>(),
+            &raw mut pidfd,
+        )
+    };
+    if pid < 0 {
+        return Err(last_errno());
+    }
+    // SAFETY: the kernel put a fresh descriptor there, which nobody else owns.
+    reap(&unsafe { OwnedFd::from_raw_fd(pidfd) });
+    drop(stack);
+    // SAFETY: the child has ended. It wrote the result behind the compiler's back, so it is read as a
+    // whole, once, and the job is forgotten: its work was consumed by the child.
+    let result = unsafe { (&raw const job.result).read_volatile() };
+    std::mem::forget(job);
+    result.ok_or(Errno::CHILD)
 }
 
 /// Splits this single-threaded process in two. The child gets `None`.
@@ -550,9 +643,11 @@ mod tests {
             cwd,
             fds,
             identity: None,
+            rights: None,
             rlimits: &[],
             namespaces: 0,
             cgroup: None,
+            join: &[],
             controlling_terminal: false,
             avoid_clone3,
         }

@@ -125,6 +125,10 @@ error_codes! {
     GitNotFound = "git_not_found", 422, "Git found nothing there";
     /// The language's interpreter is not in the sandbox.
     InterpreterNotFound = "interpreter_not_found", 422, "The interpreter is not installed";
+    /// A protection that was asked for cannot be had here; `protections` has the report.
+    IsolationUnavailable = "isolation_unavailable", 422, "The isolation asked for cannot be had here";
+    /// A limit that was asked for cannot be kept here; `pointer` names it.
+    LimitUnavailable = "limit_unavailable", 422, "The limit cannot be kept here";
     /// The session's queue, or another stated limit, is full.
     LimitReached = "limit_reached", 429, "A limit is reached";
     /// Something of ours failed.

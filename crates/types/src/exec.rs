@@ -33,10 +33,64 @@ pub enum OnDisconnect {
     Kill,
 }
 
-/// Limits for one process or session.
+/// A share of the processors: 0.5 is half the time of one. Kept in thousandths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Cpus(u32);
+
+impl Cpus {
+    /// The least share that the kernel keeps.
+    const LEAST_MILLIS: f64 = 10.0;
+
+    /// A share; `None` for what is none: less than a hundredth, or not a number.
+    #[expect(clippy::cast_sign_loss, reason = "checked to be positive")]
+    pub fn new(cpus: f64) -> Option<Self> {
+        let millis = (cpus * 1000.0).round();
+        (Self::LEAST_MILLIS..=f64::from(u32::MAX))
+            .contains(&millis)
+            .then_some(Self(millis as u32))
+    }
+
+    /// In thousandths of a processor.
+    pub fn millis(self) -> u64 {
+        u64::from(self.0)
+    }
+}
+
+impl std::fmt::Display for Cpus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f64::from(*self).fmt(f)
+    }
+}
+
+impl From<Cpus> for f64 {
+    fn from(cpus: Cpus) -> Self {
+        Self::from(cpus.0) / 1000.0
+    }
+}
+
+impl TryFrom<f64> for Cpus {
+    type Error = &'static str;
+    fn try_from(cpus: f64) -> Result<Self, Self::Error> {
+        Self::new(cpus).ok_or("a share of the processors is a number from 0.01 on")
+    }
+}
+
+/// Limits for one process or session, within those of the sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"memory_bytes": 268_435_456, "cpus": 0.5, "pids": 64}))]
 pub struct Limits {
+    /// Most memory all of it may use together, in bytes, swap included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Most processor time: 1 is one processor used all the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = 0.01)]
+    pub cpus: Option<Cpus>,
+    /// Most processes and threads that may live in it at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u64>,
     /// Most files a process may have open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
@@ -132,6 +186,9 @@ pub struct ExecResult {
     pub duration_ms: u64,
     /// Whether `timeout_ms` ended it.
     pub timed_out: bool,
+    /// Whether the kernel killed one of its processes because memory was used up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub oom: bool,
     /// Present when bytes were left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated: Option<Truncated>,

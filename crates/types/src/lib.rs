@@ -37,7 +37,7 @@ pub use context::{
     RunStarted, RunStatus,
 };
 pub use error::{ErrorCode, Problem};
-pub use exec::{Env, ExecRequest, ExecResult, Limits, OnDisconnect, Truncate, Truncated};
+pub use exec::{Cpus, Env, ExecRequest, ExecResult, Limits, OnDisconnect, Truncate, Truncated};
 pub use file::{
     ChmodReply, ChmodRequest, CopyReply, CopyRequest, FileEntry, FileKind, FileMode, MkdirRequest,
     MoveRequest, RemoveReply, RemoveRequest,
@@ -67,8 +67,8 @@ pub use process::{
 };
 pub use protection::{Layer, Protection, ProtectionStatus};
 pub use sandbox::{
-    CpuStats, DiskStats, EnvPatch, EnvReply, EventsTruncated, Happening, MemoryStats, NetworkStats,
-    PidStats, SandboxEvent, SandboxStats, StatsSource,
+    CpuStats, DiskStats, EnvPatch, EnvReply, EventsTruncated, Happening, LimitScope, MemoryStats,
+    NetworkStats, PidStats, SandboxEvent, SandboxStats, StatsSource,
 };
 pub use search::{
     CaseMode, ContextLine, FindReply, FindRequest, SearchMatch, SearchReply, SearchRequest,

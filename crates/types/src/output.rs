@@ -129,6 +129,9 @@ pub struct ExitEvent {
     /// Whether its timeout ended it.
     #[serde(default)]
     pub timed_out: bool,
+    /// Whether the kernel killed one of its processes because memory was used up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub oom: bool,
     /// For a session's command: the working directory after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,

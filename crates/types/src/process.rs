@@ -166,6 +166,9 @@ pub struct ProcessRecord {
     /// Whether its timeout ended it.
     #[serde(default)]
     pub timed_out: bool,
+    /// Whether the kernel killed one of its processes because memory was used up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub oom: bool,
     /// How often it was started again.
     #[serde(default)]
     pub restarts: u32,
@@ -230,7 +233,7 @@ pub struct Survivor {
 /// How a kill was done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct KillReply {
-    /// `already_ended`, `term`, `cgroup_kill` (exact) or `subreaper_walk` (best effort).
+    /// `already_ended`, `term`, `cgroup_kill` or `namespace_kill` (exact), or `subreaper_walk` (best effort).
     #[schema(example = "cgroup_kill")]
     pub method: String,
     /// How many processes were alive when the kill began.

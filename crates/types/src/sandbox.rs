@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{BackupId, Env, ProcessId, RefusalReason, SessionId, TerminalId};
+use crate::{BackupId, Cpus, Env, ProcessId, RefusalReason, SessionId, TerminalId};
 
 /// `GET /v1/env` and the answer to its change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -86,6 +86,9 @@ happenings! {
         signal: Option<String>,
         /// Whether its timeout ended it.
         timed_out: bool,
+        /// Whether the kernel killed one of its processes because memory was used up.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        oom: bool,
     }
     /// A process was started again by its restart policy.
     ProcessRestarted = "process_restarted" {
@@ -165,10 +168,33 @@ happenings! {
         /// Which.
         backup: BackupId,
     }
-    /// The kernel killed processes of the sandbox because its memory was used up.
+    /// The kernel killed processes because the memory they may use was used up.
     Oom = "oom" {
         /// How many since the last such event.
         killed: u64,
+        /// Whose limit on memory it was.
+        scope: LimitScope,
+        /// The process they belonged to, or the exec, where it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        process: Option<ProcessId>,
+        /// The session they belonged to, where it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<SessionId>,
+    }
+    /// A limit was met: what would have gone beyond it was refused.
+    LimitReached = "limit_reached" {
+        /// The limit, as it is called in a request: `pids`.
+        limit: String,
+        /// Whose it was.
+        scope: LimitScope,
+        /// The process, or exec, that met it, where it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        process: Option<ProcessId>,
+        /// The session that met it, where it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<SessionId>,
+        /// How often since the last such event.
+        times: u64,
     }
     /// A connection to the outside was refused.
     NetworkRefused = "network_refused" {
@@ -186,6 +212,18 @@ happenings! {
         #[serde(default)]
         suppressed: u64,
     }
+}
+
+/// Whose limit it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitScope {
+    /// That of the whole sandbox, or of what it runs in.
+    Sandbox,
+    /// That of one session.
+    Session,
+    /// That of one process or exec.
+    Process,
 }
 
 /// Event `truncated` of the sandbox's events: those between the one to resume from and the next are no
@@ -244,6 +282,9 @@ pub struct CpuStats {
     pub usage_ms: Option<u64>,
     /// Processors there are.
     pub cpus: u32,
+    /// Processors that may be used.
+    #[schema(value_type = Option<f64>, nullable)]
+    pub limit: Option<Cpus>,
     /// Where it comes from.
     pub source: StatsSource,
 }

@@ -44,6 +44,10 @@ pub struct SessionRequest {
     /// Resource limits of its shell and all it starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
+    /// Give it a process tree of its own: nobody else in the sandbox sees or signals its processes, nor
+    /// they those of others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub private_processes: bool,
 }
 
 /// `PATCH /v1/sessions/{id}`: what is given changes, the rest stays.
@@ -64,6 +68,9 @@ pub struct SessionPatch {
     /// New idle timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
+    /// New limits, for what runs already too. Those that are left out stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Limits>,
 }
 
 /// Where a session is in its life.
@@ -102,8 +109,14 @@ pub struct SessionRecord {
     /// What this shell cannot do that bash could. Empty for bash.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub degraded: Vec<String>,
-    /// The shell's pid inside the sandbox.
+    /// The shell's pid inside the sandbox, or in its own process tree.
     pub pid: i32,
+    /// Its limits now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Limits>,
+    /// Whether its process tree is its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub private_processes: bool,
     /// When it was made.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: jiff::Timestamp,
@@ -238,6 +251,9 @@ pub struct SessionExecResult {
     pub duration_ms: u64,
     /// Whether its timeout ended it.
     pub timed_out: bool,
+    /// Whether the kernel killed one of its processes because memory was used up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub oom: bool,
     /// Whether it was interrupted.
     pub interrupted: bool,
     /// Present when bytes were left out.
@@ -276,6 +292,9 @@ pub struct SessionExitEvent {
     pub duration_ms: u64,
     /// Whether its timeout ended it.
     pub timed_out: bool,
+    /// Whether the kernel killed one of its processes because memory was used up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub oom: bool,
     /// Whether it was interrupted.
     pub interrupted: bool,
     /// How many streams children left behind still hold.
@@ -318,6 +337,9 @@ pub struct CommandRecord {
     /// Whether its timeout ended it.
     #[serde(default)]
     pub timed_out: bool,
+    /// Whether the kernel killed one of its processes because memory was used up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub oom: bool,
     /// Whether it was interrupted.
     #[serde(default)]
     pub interrupted: bool,

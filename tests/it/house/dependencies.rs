@@ -34,7 +34,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         "sandshell-bench",
         &["types", "sys", "isolate", "exec", "client", "testkit"],
     ),
-    ("sandshell-tests", &["types", "client", "testkit"]),
+    ("sandshell-tests", &["types", "sys", "client", "testkit"]),
 ];
 
 /// Crates that speak HTTP do not go below the agent.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sandshell_testkit::find_binary;
-use sandshell_types::ErrorCode;
+use sandshell_types::{ErrorCode, Layer};
 use serde_json::Value;
 
 use super::{files, output_of, read, root};
@@ -37,6 +37,18 @@ fn every_error_code_is_explained() {
         );
     }
     assert_eq!(rows.len(), ErrorCode::ALL.len(), "a row without a code");
+}
+
+#[test]
+fn every_protection_is_explained() {
+    let document = read("docs/reference/protections.md");
+    for layer in Layer::ALL {
+        let row = format!("| `{}` | ", layer.name());
+        assert!(
+            document.lines().any(|line| line.starts_with(&row)),
+            "docs/reference/protections.md has no row that starts with\n{row}"
+        );
+    }
 }
 
 #[test]

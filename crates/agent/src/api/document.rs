@@ -116,11 +116,12 @@ problems! {
     /// Of routes that start something.
     StartProblems: InvalidRequest InvalidCwd UserNotFound Unauthorized Forbidden SessionNotFound
         IdConflict IdempotencyConflict SessionEnded BodyTooLarge UnsupportedMediaType
-        ProgramNotFound ProgramNotExecutable LimitReached Internal Unavailable;
+        ProgramNotFound ProgramNotExecutable IsolationUnavailable LimitUnavailable LimitReached
+        Internal Unavailable;
     /// Of routes that change something.
     ChangeProblems: InvalidRequest Unauthorized ProcessNotFound SessionNotFound IdempotencyConflict
         ProcessEnded StdinClosed StdinOffset SessionEnded BodyTooLarge UnsupportedMediaType
-        LimitReached Internal Unavailable;
+        LimitUnavailable LimitReached Internal Unavailable;
     /// Of the making of tickets.
     TicketProblems: InvalidRequest BodyTooLarge UnsupportedMediaType LimitReached;
     /// Of routes that run git.

@@ -1,10 +1,12 @@
 //! `GET /metrics`: figures for Prometheus.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 use sandshell_exec::SessionHandle;
-use sandshell_types::{ProcessKind, ProcessState, SessionState};
+use sandshell_types::{ProcessKind, ProcessState, SandboxStats, SessionState};
 
 use super::AgentState;
 use crate::Agent;
@@ -36,6 +38,9 @@ pub(crate) async fn metrics(State(agent): AgentState) -> Response {
     agent.metrics.write(&mut text);
     processes(&agent, &mut text);
     sessions(&agent, &mut text);
+    if let Ok(stats) = agent.executor.stats().await {
+        sandbox(&stats, &mut text);
+    }
     own(&mut text);
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(header::CONTENT_TYPE, kind)], text.into_text()).into_response()
@@ -100,6 +105,41 @@ fn sessions(agent: &Agent, text: &mut Exposition) {
         "Commands that wait in the queues of all sessions.",
         waiting,
     );
+}
+
+/// What the sandbox uses and may use; what cannot be told is left out.
+fn sandbox(stats: &SandboxStats, text: &mut Exposition) {
+    if let Some(ms) = stats.cpu.usage_ms {
+        const NAME: &str = "sandshell_sandbox_cpu_seconds_total";
+        text.family(NAME, "counter", "Processor time of the sandbox.");
+        text.sample(NAME, "", Duration::from_millis(ms).as_secs_f64());
+    }
+    for (name, help, value) in [
+        (
+            "sandshell_sandbox_memory_bytes",
+            "Memory of the sandbox.",
+            stats.memory.used_bytes,
+        ),
+        (
+            "sandshell_sandbox_memory_limit_bytes",
+            "Memory that the sandbox may use.",
+            stats.memory.limit_bytes,
+        ),
+        (
+            "sandshell_sandbox_pids",
+            "Processes of the sandbox.",
+            stats.pids.count,
+        ),
+        (
+            "sandshell_sandbox_pids_limit",
+            "Processes and threads that the sandbox may have.",
+            stats.pids.limit,
+        ),
+    ] {
+        if let Some(value) = value {
+            text.gauge(name, help, value);
+        }
+    }
 }
 
 /// What the agent itself uses. These are files of the kernel's own and answered from memory.

@@ -15,6 +15,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+/// Most bytes read of a table of users.
+const TABLE_LIMIT: u64 = 4 * 1024 * 1024;
+
 /// Whether the last name of a path is followed when it is a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follow {
@@ -97,6 +100,33 @@ impl Root {
         let number = found.as_raw_fd().to_string();
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         openat(&self.descriptors, number, flags, Mode::empty())
+    }
+
+    /// A small text file, such as a table of users; `None` when there is none, or it is something else.
+    pub(crate) fn read_table(&self, path: &Path) -> Option<String> {
+        let found = self.find(path, Follow::Yes).ok()?;
+        let file = std::fs::File::from(self.open(found, OFlags::RDONLY).ok()?);
+        let mut text = String::new();
+        let mut file = std::io::Read::take(file, TABLE_LIMIT);
+        std::io::Read::read_to_string(&mut file, &mut text).ok()?;
+        Some(text)
+    }
+
+    /// Whether a path names a program.
+    pub(crate) fn is_program(&self, path: &Path) -> bool {
+        self.find(path, Follow::Yes)
+            .and_then(fstat)
+            .is_ok_and(|stat| {
+                FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+                    && stat.st_mode & 0o111 != 0
+            })
+    }
+
+    /// A new pseudo-terminal of the sandbox's own, which belongs to whoever the calling thread acts
+    /// for.
+    pub(crate) fn open_terminal(&self) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDWR | OFlags::NOCTTY;
+        self.resolve(&self.dir, Path::new("/dev/ptmx"), flags)
     }
 
     /// Sets the permission bits of what was found, itself, whatever its name means by now.

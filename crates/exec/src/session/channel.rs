@@ -47,9 +47,9 @@ const READ_BY_SHELL: u32 = 0o644;
 const READ_LIMIT: u64 = 32 * 1024 * 1024;
 
 impl ChannelRoot {
-    /// A private tmpfs, or a directory below `fallback`.
-    pub(crate) fn new(fallback: &Path) -> Result<Self, Errno> {
-        let dir = detached_tmpfs().or_else(|_| {
+    /// The given file system, or a private tmpfs, or a directory below `fallback`.
+    pub(crate) fn new(given: Option<OwnedFd>, fallback: &Path) -> Result<Self, Errno> {
+        let dir = given.map_or_else(detached_tmpfs, Ok).or_else(|_| {
             let mode = Mode::from_raw_mode(0o711);
             match mkdirat(rustix::fs::CWD, fallback, mode) {
                 Ok(()) | Err(Errno::EXIST) => {}

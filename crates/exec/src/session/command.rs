@@ -69,6 +69,7 @@ impl SessionAfter {
 pub(super) struct Outcome {
     pub(super) exit: Exit,
     pub(super) timed_out: bool,
+    pub(super) oom: bool,
     pub(super) interrupted: bool,
     pub(super) left_running: u32,
     pub(super) cwd: String,
@@ -150,6 +151,7 @@ impl CommandHandle {
             exit_code: outcome.map(|o| exit_code(o.exit)),
             signal: outcome.and_then(|o| signal_name(o.exit)),
             timed_out: outcome.is_some_and(|o| o.timed_out),
+            oom: outcome.is_some_and(|o| o.oom),
             interrupted: outcome.is_some_and(|o| o.interrupted),
             duration_ms: outcome.map(|o| o.duration.as_millis() as u64),
             stdout_bytes: self.0.log.len(Stream::Stdout),
@@ -177,6 +179,7 @@ impl CommandHandle {
                 exit_code: None,
                 signal: None,
                 timed_out: false,
+                oom: false,
                 cwd: None,
                 duration_ms: 0,
             });
@@ -186,6 +189,7 @@ impl CommandHandle {
             exit_code: Some(exit_code(outcome.exit)),
             signal: signal_name(outcome.exit),
             timed_out: outcome.timed_out,
+            oom: outcome.oom,
             cwd: Some(outcome.cwd.clone()),
             duration_ms: outcome.duration.as_millis() as u64,
         })
@@ -225,6 +229,7 @@ impl CommandHandle {
             stderr_encoding: stderr.encoding,
             duration_ms: outcome.duration.as_millis() as u64,
             timed_out: outcome.timed_out,
+            oom: outcome.oom,
             interrupted: outcome.interrupted,
             truncated,
             left_running: outcome.left_running,

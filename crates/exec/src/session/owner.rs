@@ -25,6 +25,8 @@ use super::shell::{Message, Shell};
 use super::snapshot::Snapshot;
 use super::{Control, Session};
 use crate::ExecError;
+use crate::fence;
+use crate::oom::Mark;
 use crate::output::Stream;
 use crate::pool::Pool;
 use crate::process::{Pump, kill_all};
@@ -285,6 +287,7 @@ impl Owner {
             .write("command", request.command.as_bytes())
             .map_err(system)?;
         let pump = self.shell.outputs()?;
+        let mark = self.session.host.nursery.mark(self.session.fence.as_ref());
         self.seq += 1;
         let stays = self.stays_as_saved(&request.command) && before.is_empty();
         let mut lines =
@@ -300,6 +303,7 @@ impl Owner {
             .settings
             .timeout);
         Ok(Run {
+            mark: Some(mark),
             pump: Some(pump),
             deadline: timeout.map(|time| Instant::now() + time),
             after,
@@ -494,9 +498,16 @@ impl Owner {
             facts.last_used_at = Some(Timestamp::now());
             facts.cwd.clone()
         };
+        // What we ended did not run out of memory.
+        let by_us = run.timed_out || run.interrupted;
+        let by_itself = if by_us { Exit::Code(0) } else { exit };
+        let session = fence::Owner::Session(self.session.id.clone());
+        let events = &self.session.host.events;
+        let hit = |mark: &Mark| mark.was_hit(by_itself, events, &session);
         command.finish(Outcome {
             exit,
             timed_out: run.timed_out,
+            oom: run.mark.as_ref().is_some_and(hit),
             interrupted: run.interrupted,
             left_running: run.left_running,
             cwd,
@@ -551,6 +562,8 @@ enum Over {
 /// A command under way.
 #[derive(Default)]
 struct Run {
+    /// Where the accounts of memory stood before it.
+    mark: Option<Mark>,
     pump: Option<Pump>,
     deadline: Option<Instant>,
     interrupt: Option<Interrupt>,

@@ -224,6 +224,7 @@ impl<G: Guard> Feed<G> {
             signal: exit.signal,
             duration_ms: exit.duration_ms,
             timed_out: exit.timed_out,
+            oom: exit.oom,
             interrupted: command.record().interrupted,
             left_running: result.as_ref().map_or(0, |result| result.left_running),
             cwd: exit

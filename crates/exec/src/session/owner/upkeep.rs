@@ -37,7 +37,10 @@ impl Owner {
         let _ = self.shell.line.last_words();
         let state = self.shell.exit_snapshot().or_else(|| self.shell.snapshot());
         let session = &self.session;
-        let fresh = fresh_shell(&session.host, &session.spec, &self.root, &self.pool).await?;
+        let mut spec = session.spec.clone();
+        spec.limits.clone_from(&session.facts().limits);
+        let fence = session.fence.as_ref();
+        let fresh = fresh_shell(&session.host, &spec, fence, &self.root, &self.pool).await?;
         let former = std::mem::replace(&mut self.shell, fresh);
         {
             let mut facts = self.session.facts();

@@ -1,0 +1,298 @@
+//! `sandshell run -- CMD`: one command in an isolated sandbox of its own, without a server.
+//!
+//! ```text
+//! run ── launcher ── agent ── init ── CMD
+//! ```
+//!
+//! The sandbox lives as long as this process: when it ends, by SIGKILL too, the launcher sees its
+//! socket close, ends the sandbox and removes its directory.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use sandshell_agent::Settings;
+use sandshell_client::types::{
+    KillRequest, NetworkMode, NetworkRefused, NetworkSpec, ProcessId, ProcessRecord,
+    ProcessRequest, RefusalReason, SignalRequest, SignalScope, StreamName, WaitRequest,
+};
+use sandshell_client::{Client, ClientError, OutputQuery};
+use sandshell_hub::egress::{Egress, EgressConfig, Outside, Policy};
+use sandshell_isolate::host_root;
+use sandshell_isolate::launcher::{Launcher, read_outcome};
+use sandshell_isolate::limits::SandboxLimits;
+use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan};
+use sandshell_isolate::stage::Outcome;
+use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
+
+use crate::arguments::RunArguments;
+use crate::failure::Failure;
+
+/// Ids of the host that sandboxes of `run` take, far above those of people. Two at once may share them:
+/// they share nothing else.
+const FIRST_ID: u32 = 0x7000_0000;
+
+/// Bytes and files that can be written.
+const SIZE: u64 = 1024 * 1024 * 1024;
+const INODES: u64 = 200_000;
+const PIDS: u64 = 1024;
+
+/// Most bytes of stdin sent at a time.
+const PIECE: usize = 64 * 1024;
+
+pub(crate) fn run(mut arguments: RunArguments) -> Result<ExitCode, Failure> {
+    let policy = egress_policy(std::mem::take(&mut arguments.allow))?;
+    let launcher = Launcher::start().map_err(|error| Failure::ours(&error))?;
+    let directory = own_directory().map_err(|error| Failure::ours(&error))?;
+    let code = run_in(&launcher, directory, arguments, policy);
+    launcher.finish();
+    code.map(ExitCode::from)
+}
+
+fn run_in(
+    launcher: &Launcher,
+    directory: PathBuf,
+    arguments: RunArguments,
+    policy: Option<Policy>,
+) -> Result<u8, Failure> {
+    let ids = if rustix::process::geteuid().is_root() {
+        Ids::Range(FIRST_ID)
+    } else {
+        Ids::Own
+    };
+    let state = directory.join("agent");
+    let etc = directory.join("etc");
+    host_root::make_etc(&etc).map_err(|error| Failure::ours(&error))?;
+    let settings = Settings {
+        cwd: Some(arguments.cwd.unwrap_or_else(|| PathBuf::from("/workspace"))),
+        user: Some(arguments.user.unwrap_or_else(|| SANDBOX_USER.to_owned())),
+        env: arguments.environment.into_iter().collect(),
+        log_bytes: None,
+        egress: policy.is_some(),
+    };
+    let url = format!("unix:{}", directory.join("agent.sock").display());
+    let plan = SandboxPlan {
+        root: host_root::plan(&etc, ids, SIZE, INODES),
+        ids,
+        hostname: "sandbox".to_owned(),
+        group: format!("sandshell-run-{}", rustix::process::getpid().as_raw_pid()),
+        limits: SandboxLimits {
+            pids: Some(PIDS),
+            ..SandboxLimits::default()
+        },
+        one_shot: true,
+        agent: serde_json::to_value(settings).map_err(|error| Failure::ours(&error))?,
+        directory,
+    };
+    let launched = launcher
+        .launch(&plan)
+        .map_err(|error| Failure::ours(&error))?;
+    match read_outcome(launched.report).map_err(|error| Failure::ours(&error))? {
+        Outcome::Ready(_) => {}
+        Outcome::Failed(step) => return Err(Failure::ours(&step)),
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::ours(&error))?;
+    let code = runtime.block_on(async {
+        let way_out = policy
+            .map(|policy| WayOut::open(&state, policy))
+            .transpose()?;
+        let code = attend(&url, arguments.command).await;
+        if let Some(way_out) = way_out {
+            way_out.close().await;
+        }
+        code.map_err(|error| Failure::ours(&error))
+    });
+    // Reading our stdin may still go on; nobody waits for it.
+    runtime.shutdown_background();
+    code
+}
+
+/// What the command may reach; none without a list.
+fn egress_policy(allow: Vec<String>) -> Result<Option<Policy>, Failure> {
+    if allow.is_empty() {
+        return Ok(None);
+    }
+    let network = NetworkSpec {
+        mode: NetworkMode::Allow,
+        allow,
+    };
+    match Policy::parse(&network, &[]) {
+        Ok(policy) => Ok(Some(policy)),
+        Err(error) => {
+            let failure = Failure::usage(error.to_string());
+            Err(match error.hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            })
+        }
+    }
+}
+
+/// The way out, while the command runs. What is refused is said on stderr.
+struct WayOut {
+    egress: Egress,
+    telling: JoinHandle<()>,
+}
+
+impl WayOut {
+    fn open(state: &Path, policy: Policy) -> Result<Self, Failure> {
+        let outside = Outside::new().map_err(|error| Failure::ours(&error))?;
+        let config = EgressConfig {
+            sandbox: "run".to_owned(),
+            policy,
+            authority: None,
+            outside: Arc::new(outside),
+        };
+        let egress = Egress::start(state, config).map_err(|error| Failure::ours(&error))?;
+        let mut refusals = egress.refusals();
+        let telling = tokio::spawn(async move {
+            while let Ok(refused) = refusals.recv().await {
+                say_refused(&refused);
+            }
+        });
+        Ok(Self { egress, telling })
+    }
+
+    /// Everything that was refused has been said then.
+    async fn close(self) {
+        self.egress.close().await;
+        let _ = self.telling.await;
+    }
+}
+
+fn say_refused(refused: &NetworkRefused) {
+    let host = &refused.host;
+    let target = refused
+        .port
+        .map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
+    let hint = match refused.reason {
+        RefusalReason::HostNotAllowed | RefusalReason::PortNotAllowed => {
+            format!("add --allow {target}")
+        }
+        reason => reason.hint().to_owned(),
+    };
+    let line = format!(
+        "sandshell: network: {target} refused: {}; hint: {hint}\n",
+        refused.reason
+    );
+    // There is nowhere to tell that stderr is closed.
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+}
+
+/// A directory of this run alone, removed by the launcher.
+fn own_directory() -> std::io::Result<PathBuf> {
+    let parent = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let pid = rustix::process::getpid().as_raw_pid();
+    let path = parent.join(format!("sandshell-run-{pid}"));
+    std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+    Ok(path)
+}
+
+async fn attend(url: &str, argv: Vec<String>) -> Result<u8, ClientError> {
+    let client = Client::new(url, None)?;
+    let process = client
+        .create_process(&ProcessRequest {
+            argv: Some(argv),
+            stdin_open: true,
+            ..ProcessRequest::default()
+        })
+        .await?;
+    let id = process.id;
+    let forwarding = tokio::spawn(forward_signals(client.clone(), id.clone()));
+    let feeding = tokio::spawn(feed(client.clone(), id.clone()));
+    let (out, err) = tokio::join!(
+        copy(&client, &id, StreamName::Stdout, tokio::io::stdout()),
+        copy(&client, &id, StreamName::Stderr, tokio::io::stderr()),
+    );
+    out?;
+    err?;
+    client.wait_process(&id, &WaitRequest::default()).await?;
+    forwarding.abort();
+    feeding.abort();
+    Ok(exit_code(&client.process(&id).await?))
+}
+
+/// The command's own code, or 128 and the signal that ended it.
+fn exit_code(record: &ProcessRecord) -> u8 {
+    let signal = record
+        .signal
+        .as_deref()
+        .and_then(sandshell_sys::signal::parse);
+    let code = record
+        .exit_code
+        .or_else(|| signal.map(|number| 128 + number));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(125)
+}
+
+/// Copies one stream of the command to ours until it ends. A reader of ours that went away is no
+/// reason to fail: the command goes on.
+async fn copy(
+    client: &Client,
+    id: &ProcessId,
+    stream: StreamName,
+    mut to: impl AsyncWrite + Unpin,
+) -> Result<(), ClientError> {
+    let mut bytes = client
+        .process_output(id, OutputQuery::follow(stream))
+        .await?;
+    let mut open = true;
+    while let Some(piece) = bytes.next().await {
+        let piece = piece?;
+        open = open && to.write_all(&piece).await.is_ok() && to.flush().await.is_ok();
+    }
+    Ok(())
+}
+
+/// Copies our stdin to the command's, and its end.
+async fn feed(client: Client, id: ProcessId) {
+    let mut stdin = tokio::io::stdin();
+    let mut buffer = vec![0; PIECE];
+    let mut offset = 0;
+    while let Ok(n @ 1..) = stdin.read(&mut buffer).await {
+        let piece = buffer.get(..n).unwrap_or_default().to_vec();
+        match client.write_stdin(&id, Some(offset), piece).await {
+            Ok(_) => offset += n as u64,
+            // It reads no more.
+            Err(_) => return,
+        }
+    }
+    let _ = client.close_stdin(&id).await;
+}
+
+/// Passes on what a person at the terminal, or whoever runs us, sends. The second one means it.
+async fn forward_signals(client: Client, id: ProcessId) {
+    let (Ok(mut interrupts), Ok(mut ends)) = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    ) else {
+        return;
+    };
+    let mut patience = 3;
+    loop {
+        let name = tokio::select! {
+            _ = interrupts.recv() => "SIGINT",
+            _ = ends.recv() => "SIGTERM",
+        };
+        patience -= 1;
+        let sent = if patience == 0 {
+            let now = KillRequest { grace_ms: Some(0) };
+            client.kill_process(&id, &now).await.map(drop)
+        } else {
+            let request = SignalRequest {
+                signal: name.to_owned(),
+                scope: SignalScope::Tree,
+            };
+            client.signal_process(&id, &request).await.map(drop)
+        };
+        if sent.is_err() && !std::io::stderr().is_terminal() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! The launcher: a small process with one thread that forks one agent for each sandbox.
+//!
+//! ```text
+//! hub ──LAUNCH{plan}──► launcher ──fork──► stage ─► agent
+//!     ◄─LAUNCHED + pidfd, report──          │
+//!     ◄─────────────────────────── report: Outcome, once
+//! ```
+//!
+//! It is a re-exec of the same binary, so that what it forks shares its pages and holds nothing of
+//! the hub's. It keeps no state that matters: when the hub goes away so does it, and the sandboxes
+//! stay, except those of one-shot plans, which it ends and whose directories it removes.
+//!
+//! Invariants: no thread, no runtime, no secret, and nothing random that forks would share.
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::Read as _;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{OpenOptionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create, open};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+use sandshell_sys::namespace::{self, Namespaces};
+use sandshell_sys::spawn::{SpawnPlan, Spawned, spawn};
+use sandshell_sys::{packet, signal};
+
+use crate::harden::Filters;
+use crate::limits::{Controllers, Parent, SandboxGroups};
+use crate::plan::{AGENT_UID, Ids, RANGE, SANDBOX_UID, SandboxPlan};
+use crate::probe::Outside;
+use crate::stage::{self, Birth, Outcome, Report, Seat, Step, Trees};
+
+/// The word that makes the binary a launcher.
+pub const WORD: &str = "launcher";
+
+/// The descriptor of the hub's socket in the launcher.
+pub const SOCKET_FD: i32 = 3;
+
+/// How long groups may take to become empty once their processes were killed.
+const SWEEP: Duration = Duration::from_secs(5);
+
+const LAUNCHED: u8 = 0;
+const REFUSED: u8 = 1;
+
+/// A running launcher, seen from whoever wants sandboxes.
+#[derive(Debug)]
+pub struct Launcher {
+    socket: OwnedFd,
+    process: OwnedFd,
+}
+
+/// A sandbox that is being made.
+#[derive(Debug)]
+pub struct Launched {
+    /// Its agent; the end of it is the end of the sandbox.
+    pub agent: OwnedFd,
+    /// Where its [`Outcome`] is told.
+    pub report: OwnedFd,
+}
+
+/// Why a sandbox could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum LauncherError {
+    /// The launcher could not be started, or is gone.
+    #[error("the launcher is gone: {0}")]
+    Gone(Errno),
+    /// A step failed.
+    #[error("cannot make the sandbox: {0}")]
+    Step(#[from] Step),
+    /// It died while it was being made.
+    #[error("the sandbox died while it was being made")]
+    Died,
+}
+
+impl Launcher {
+    /// Starts one.
+    pub fn start() -> Result<Self, LauncherError> {
+        let (ours, theirs) = packet::pair().map_err(LauncherError::Gone)?;
+        let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .map_err(LauncherError::Gone)?;
+        let stderr = std::io::stderr();
+        let word = CString::new(WORD).map_err(|_| LauncherError::Gone(Errno::INVAL))?;
+        let spawned = spawn(&SpawnPlan {
+            programs: &[c"/proc/self/exe".to_owned()],
+            argv: &[c"sandshell".to_owned(), word],
+            env: &[],
+            cwd: Some(c"/"),
+            fds: &[
+                (null.as_fd(), 0),
+                (null.as_fd(), 1),
+                (stderr.as_fd(), 2),
+                (theirs.as_fd(), SOCKET_FD),
+            ],
+            identity: None,
+            rlimits: &[],
+            namespaces: 0,
+            rights: None,
+            cgroup: None,
+            join: &[],
+            controlling_terminal: false,
+            avoid_clone3: false,
+        })
+        .map_err(|error| LauncherError::Gone(error.errno))?;
+        Ok(Self {
+            socket: ours,
+            process: spawned.pidfd,
+        })
+    }
+
+    /// Lets it go, and waits until it and the one-shot sandboxes that it made are gone, with all they
+    /// left.
+    pub fn finish(self) {
+        drop(self.socket);
+        while let Err(Errno::INTR) =
+            waitid(WaitId::PidFd(self.process.as_fd()), WaitIdOptions::EXITED)
+        {}
+    }
+
+    /// Has a sandbox begun; its outcome comes on the report. Blocks for about a millisecond, and
+    /// must not be called twice at once.
+    pub fn launch(&self, plan: &SandboxPlan) -> Result<Launched, LauncherError> {
+        let text = serde_json::to_vec(plan).map_err(|_| LauncherError::Gone(Errno::INVAL))?;
+        // A plan may be larger than a packet.
+        let memfd =
+            memfd_create("sandshell-plan", MemfdFlags::CLOEXEC).map_err(LauncherError::Gone)?;
+        let mut file = File::from(memfd);
+        std::io::Write::write_all(&mut file, &text)
+            .map_err(|e| LauncherError::Gone(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
+        packet::send(&self.socket, b"L", &[file.as_fd()]).map_err(LauncherError::Gone)?;
+        let mut buffer = [0; 4096];
+        let (n, mut fds) =
+            receive(&self.socket, &mut buffer).ok_or(LauncherError::Gone(Errno::PIPE))?;
+        let answer = buffer.get(..n).unwrap_or_default();
+        match (answer.split_first(), fds.pop(), fds.pop()) {
+            (Some((&LAUNCHED, _)), Some(report), Some(agent)) => Ok(Launched { agent, report }),
+            (Some((&REFUSED, why)), ..) => Err(serde_json::from_slice::<Step>(why)
+                .map_or(LauncherError::Died, LauncherError::Step)),
+            _ => Err(LauncherError::Gone(Errno::PROTO)),
+        }
+    }
+}
+
+/// Waits for the outcome that a report tells.
+pub fn read_outcome(report: OwnedFd) -> Result<Outcome, LauncherError> {
+    let mut text = Vec::new();
+    File::from(report)
+        .read_to_end(&mut text)
+        .map_err(|_| LauncherError::Died)?;
+    serde_json::from_slice(&text).map_err(|_| LauncherError::Died)
+}
+
+/// A packet, waited for; `None` when the other end is gone.
+fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Option<(usize, Vec<OwnedFd>)> {
+    loop {
+        match packet::receive(socket, buffer) {
+            Ok(received) => return received,
+            Err(Errno::AGAIN) => {
+                let _ = poll(&mut [PollFd::new(socket, PollFlags::IN)], None);
+            }
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// What is made once for all sandboxes; a fork inherits it.
+#[derive(Debug)]
+pub(crate) struct Workshop {
+    /// The groups below which those of sandboxes are made.
+    pub(crate) parent: Parent,
+    /// The filters of system calls.
+    pub(crate) filters: Filters,
+    /// How it looks outside; without it the probe could prove nothing.
+    pub(crate) outside: Option<Outside>,
+}
+
+/// What the launcher itself remembers of a sandbox that must not outlive it.
+struct Kept {
+    agent: OwnedFd,
+    group: String,
+    directory: PathBuf,
+    /// Held open as long as we live: its end is told to the agent by the kernel, also when we cannot.
+    _alive: OwnedFd,
+}
+
+/// Serves until the hub is gone. In each forked child `serve_agent` is called, and what it returns is
+/// that process's exit code.
+pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
+    // Agents are told of by their pidfds; nobody collects them.
+    signal::ignore(signal::CHLD);
+    rustix::process::umask(Mode::from_raw_mode(0o077));
+    let workshop = Workshop {
+        parent: Parent::own(),
+        filters: Filters::compile(),
+        outside: Outside::look().ok(),
+    };
+    let mut kept = Vec::new();
+    let mut buffer = [0; 16];
+    while let Some((_, mut fds)) = receive(&socket, &mut buffer) {
+        let Some(plan) = fds.pop().and_then(read_plan) else {
+            break;
+        };
+        match begin(&workshop, &plan) {
+            Ok(Begun::Parent {
+                agent,
+                report,
+                alive,
+            }) => {
+                let fds = [agent.as_fd(), report.as_fd()];
+                let _ = packet::send(&socket, &[LAUNCHED], &fds);
+                if let Some(alive) = alive {
+                    kept.push(Kept {
+                        agent,
+                        group: plan.group,
+                        directory: plan.directory,
+                        _alive: alive,
+                    });
+                }
+            }
+            Ok(Begun::Child(birth, report)) => {
+                // The agent holds nothing of the hub's.
+                drop(socket);
+                drop(kept);
+                return match stage::become_agent(&workshop, *birth, report) {
+                    Ok(seat) => serve_agent(seat),
+                    Err((report, step)) => {
+                        report.tell(&Outcome::Failed(step));
+                        125
+                    }
+                };
+            }
+            Err(step) => {
+                let mut answer = vec![REFUSED];
+                answer.extend(serde_json::to_vec(&step).unwrap_or_default());
+                let _ = packet::send(&socket, &answer, &[]);
+            }
+        }
+    }
+    for Kept {
+        agent,
+        group,
+        directory,
+        ..
+    } in kept
+    {
+        let _ = signal::send(&agent, 9);
+        // The end of the agent is the end of its namespaces, and so of everything in them.
+        let _ = poll(&mut [PollFd::new(&agent, PollFlags::IN)], None);
+        SandboxGroups::sweep(&workshop.parent, &group, SWEEP);
+        let _ = std::fs::remove_dir_all(directory);
+    }
+    0
+}
+
+fn read_plan(memfd: OwnedFd) -> Option<SandboxPlan> {
+    let mut file = File::from(memfd);
+    std::io::Seek::rewind(&mut file).ok()?;
+    serde_json::from_reader(std::io::BufReader::new(file)).ok()
+}
+
+enum Begun {
+    Parent {
+        agent: OwnedFd,
+        report: OwnedFd,
+        alive: Option<OwnedFd>,
+    },
+    Child(Box<Birth>, Report),
+}
+
+fn begin(workshop: &Workshop, plan: &SandboxPlan) -> Result<Begun, Step> {
+    let state = plan.directory.join("agent");
+    std::fs::create_dir_all(&state).map_err(io_step("the sandbox's directory"))?;
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(plan.directory.join("agent.log"))
+        .map_err(io_step("the agent's log"))?;
+    let agent_uid = match plan.ids {
+        Ids::Range(base) => {
+            let agent = base + AGENT_UID;
+            chown(&state, Some(agent), Some(agent)).map_err(io_step("the agent's state"))?;
+            agent
+        }
+        Ids::Own => rustix::process::getuid().as_raw(),
+    };
+    let groups = SandboxGroups::create(&workshop.parent, &plan.group, &plan.limits, agent_uid)
+        .map_err(|error| Step {
+            what: error.to_string(),
+            errno: Errno::INVAL,
+        })?;
+    // Only whoever may mount can hand a group over without what lies beside it.
+    let delegated = groups.delegate().unwrap_or_else(|errno| {
+        let reason = format!("its groups cannot be handed over: {errno}");
+        (Err(reason.clone()), Controllers::none(&reason))
+    });
+    let trees = match plan.ids {
+        Ids::Range(_) => Some(Trees::open(plan)?),
+        Ids::Own => None,
+    };
+    let socket = bind_socket(&plan.directory).map_err(Step::at("the agent's socket"))?;
+    let (go, gone) = pipe_with(PipeFlags::CLOEXEC).map_err(Step::at("a pipe"))?;
+    let (report, told) = pipe_with(PipeFlags::CLOEXEC).map_err(Step::at("a pipe"))?;
+    let (liveness, alive) = if plan.one_shot {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(Step::at("a pipe"))?;
+        (Some(read), Some(write))
+    } else {
+        (None, None)
+    };
+    let all = Namespaces::USER
+        .and(Namespaces::PID)
+        .and(Namespaces::MOUNT)
+        .and(Namespaces::NET)
+        .and(Namespaces::IPC)
+        .and(Namespaces::UTS);
+    let born =
+        namespace::fork_into(all, groups.agent_group()).map_err(Step::at("new namespaces"))?;
+    let Some(agent) = born else {
+        drop((gone, report, alive));
+        let birth = Birth {
+            plan: plan.clone(),
+            go,
+            trees,
+            groups,
+            delegated,
+            socket,
+            liveness,
+            log: log.into(),
+        };
+        return Ok(Begun::Child(Box::new(birth), Report::new(told)));
+    };
+    drop((go, told, liveness));
+    // Without its byte the stage ends by itself.
+    let shown = trees.as_ref().map(|trees| trees.shown.as_slice());
+    map(&agent, plan.ids, shown.unwrap_or_default())?;
+    let _ = rustix::io::write(&gone, b"g");
+    Ok(Begun::Parent {
+        agent: agent.pidfd,
+        report,
+        alive,
+    })
+}
+
+fn map(agent: &Spawned, ids: Ids, trees: &[OwnedFd]) -> Result<(), Step> {
+    match ids {
+        Ids::Range(base) => {
+            let range = format!("0 {base} {RANGE}");
+            stage::write_maps(agent.pid, &range, &range, false)
+                .map_err(Step::at("the sandbox's ids"))?;
+            let namespace =
+                stage::user_namespace(agent.pid).map_err(Step::at("the sandbox's ids"))?;
+            stage::map_trees(trees, &namespace).map_err(Step::at("the ids of a shown directory"))
+        }
+        Ids::Own => {
+            let me = rustix::process::getuid().as_raw();
+            let group = rustix::process::getgid().as_raw();
+            stage::write_maps(
+                agent.pid,
+                &format!("{SANDBOX_UID} {me} 1"),
+                &format!("{SANDBOX_UID} {group} 1"),
+                true,
+            )
+            .map_err(Step::at("the sandbox's ids"))
+        }
+    }
+}
+
+/// A socket bound by way of its directory's descriptor: a path to a socket has at most 107 bytes.
+fn bind_socket(directory: &Path) -> Result<OwnedFd, Errno> {
+    let dir = open(
+        directory,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    match rustix::fs::unlinkat(&dir, "agent.sock", rustix::fs::AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(errno),
+    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let path = format!("/proc/self/fd/{}/agent.sock", dir.as_raw_fd());
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+fn io_step(what: &'static str) -> impl Fn(std::io::Error) -> Step {
+    move |error| Step::at(what)(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}

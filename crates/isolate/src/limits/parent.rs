@@ -1,0 +1,164 @@
+//! Our own groups, one in each hierarchy, below which those of sandboxes are made.
+
+use rustix::io::Errno;
+use sandshell_sys::cgroup::{Controller, Facts, Group, Seat, Version, locate, locate_unified};
+use sandshell_sys::procfs;
+
+/// Where a process that makes groups goes when its own group is to be divided: version 2 allows
+/// members only in groups whose children have no controllers.
+const LEAF: &str = "sandshell-self";
+
+/// Our own group in each hierarchy, or why it is not to be had.
+#[derive(Debug)]
+pub struct Parent {
+    pub(super) unified: Result<Group, String>,
+    pub(super) memory: Result<Seat, String>,
+    pub(super) cpu: Result<Seat, String>,
+    pub(super) pids: Result<Seat, String>,
+    pub(super) freezer: Result<Seat, String>,
+}
+
+impl Parent {
+    /// The groups this process is in. Where the unified hierarchy has controllers, they are passed on
+    /// to what is made below; for that this process may move to a group of its own.
+    pub fn own() -> Self {
+        let facts = match Facts::read() {
+            Ok(facts) => facts,
+            Err(reason) => return Self::none(&reason),
+        };
+        let unified = locate_unified(&facts).and_then(|path| open(&path));
+        let seat = |controller: Controller| -> Result<Seat, String> {
+            let located = locate(controller, &facts)?;
+            let group = match located.version {
+                Version::V1 => open(&located.path)?,
+                Version::V2 => {
+                    let group = unified.clone()?;
+                    pass_on(&group, controller)?;
+                    group
+                }
+            };
+            Ok(Seat {
+                version: located.version,
+                group,
+            })
+        };
+        Self {
+            memory: seat(Controller::Memory),
+            cpu: seat(Controller::Cpu),
+            pids: seat(Controller::Pids),
+            freezer: match &unified {
+                Ok(_) => Err("cgroup v2 freezes".to_owned()),
+                Err(_) => seat(Controller::Freezer),
+            },
+            unified,
+        }
+    }
+
+    /// No groups, for this reason.
+    pub fn none(reason: &str) -> Self {
+        let no = || Err(reason.to_owned());
+        Self {
+            unified: Err(reason.to_owned()),
+            memory: no(),
+            cpu: no(),
+            pids: no(),
+            freezer: no(),
+        }
+    }
+
+    /// A fresh group of the unified hierarchy.
+    pub(crate) fn unified_child(&self, name: &str) -> Result<Group, String> {
+        make_child(self.unified.as_ref().map_err(Clone::clone)?, name)
+    }
+
+    /// Names of groups below that begin so, in whichever hierarchy.
+    pub fn names(&self, prefix: &str) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .groups()
+            .flat_map(Group::children)
+            .filter(|name| name.starts_with(prefix))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Each group once.
+    pub(super) fn groups(&self) -> impl Iterator<Item = &Group> {
+        let seats = [&self.memory, &self.cpu, &self.pids, &self.freezer];
+        let of_version_1 = seats
+            .into_iter()
+            .flatten()
+            .filter(|seat| seat.version == Version::V1)
+            .map(|seat| &seat.group);
+        self.unified.iter().chain(of_version_1)
+    }
+}
+
+fn open(path: &std::path::Path) -> Result<Group, String> {
+    Group::open(path).map_err(|errno| format!("{}: {errno}", path.display()))
+}
+
+/// Makes a group. One that exists was made a moment ago for another controller of the same hierarchy:
+/// leftovers of this name are swept before.
+pub(super) fn make_child(above: &Group, name: &str) -> Result<Group, String> {
+    let made = match above.child(name) {
+        Err(Errno::EXIST) => above.existing(name),
+        made => made,
+    };
+    made.map_err(|errno| {
+        let place = above.path().unwrap_or_default();
+        format!("no group can be made in {}: {errno}", place.display())
+    })
+}
+
+/// Enables a controller for the groups below.
+pub(super) fn enable_below(group: &Group, controller: &str) -> Result<(), Errno> {
+    let enabled = group.read("cgroup.subtree_control")?;
+    if enabled.split_whitespace().any(|word| word == controller) {
+        return Ok(());
+    }
+    group.write("cgroup.subtree_control", &format!("+{controller}"))
+}
+
+/// The same for our own group, which may have to be left first.
+fn pass_on(group: &Group, controller: Controller) -> Result<(), String> {
+    let name = controller.name();
+    let failed = |errno| format!("the {name} controller cannot be passed on: {errno}");
+    match enable_below(group, name) {
+        Err(Errno::BUSY) => {
+            leave(group)?;
+            enable_below(group, name).map_err(failed)
+        }
+        done => done.map_err(failed),
+    }
+}
+
+/// Moves this process and what it started to a group below. Others are not ours to move.
+fn leave(group: &Group) -> Result<(), String> {
+    let me = rustix::process::getpid().as_raw_pid();
+    let members = group.members();
+    let strange = members
+        .iter()
+        .any(|pid| *pid != me && !procfs::is_below(*pid, me));
+    if strange {
+        return Err(
+            "others live in our own group too; start us in a group of our own \
+             (systemd: `Delegate=yes`)"
+                .to_owned(),
+        );
+    }
+    let failed = |errno| format!("cannot move to a group of our own: {errno}");
+    let leaf = match group.child(LEAF) {
+        Err(Errno::EXIST) => group.existing(LEAF),
+        made => made,
+    };
+    let leaf = leaf.map_err(failed)?;
+    for pid in members {
+        match leaf.write("cgroup.procs", &pid.to_string()) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,459 @@
+//! The groups of one sandbox: made before it starts, frozen and killed by, removed after it.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use sandshell_sys::cgroup::{Group, Seat, Version};
+use sandshell_sys::{procfs, signal};
+use sandshell_types::{Layer, Protection, ProtectionStatus};
+
+use super::parent::{enable_below, make_child};
+use super::{Common, Controllers, LimitError, Parent, SandboxLimits, wanted};
+
+const SIGKILL: i32 = 9;
+
+/// Version 1 tells nobody when it is done, so it is asked again after this long.
+const PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
+};
+
+/// The part of a sandbox in the unified hierarchy.
+#[derive(Debug)]
+pub(super) struct Unified {
+    pub(super) sandbox: Group,
+    pub(super) supervisor: Group,
+    pub(super) commands: Group,
+    /// Where init goes, so that controllers can be passed on below `commands`.
+    pub(super) init: Option<Group>,
+}
+
+/// The groups of one sandbox.
+#[derive(Debug)]
+pub struct SandboxGroups {
+    pub(super) unified: Result<Unified, String>,
+    pub(super) memory: Result<Seat, String>,
+    pub(super) cpu: Result<Seat, String>,
+    pub(super) pids: Result<Seat, String>,
+    pub(super) freezer: Result<Seat, String>,
+    protections: Vec<Protection>,
+}
+
+/// What init writes `0` to, to join its groups. The descriptors carry the rights of the hub.
+#[derive(Debug, Default)]
+pub struct Joins {
+    /// Before it makes its cgroup namespace, so that they are the namespace's roots.
+    pub before_namespace: Vec<OwnedFd>,
+    /// After it, once it is in `c`: a group below that root.
+    pub after_namespace: Vec<OwnedFd>,
+}
+
+impl SandboxGroups {
+    /// Makes them. What cannot be had is told by [`Self::protections`]; only limits that could never be
+    /// right are refused. `agent_uid` is the agent's user as this process sees it.
+    pub fn create(
+        parent: &Parent,
+        name: &str,
+        limits: &SandboxLimits,
+        agent_uid: u32,
+    ) -> Result<Self, LimitError> {
+        limits.check()?;
+        if !Self::sweep(parent, name, Duration::ZERO) {
+            let name = name.to_owned();
+            return Err(LimitError::InUse { name });
+        }
+        let unified = parent
+            .unified
+            .clone()
+            .and_then(|above| make_unified(parent, &above, name, agent_uid));
+        let seat = |above: &Result<Seat, String>| -> Result<Seat, String> {
+            let above = above.clone()?;
+            match above.version {
+                Version::V1 => make_seat(&above, name, agent_uid),
+                Version::V2 => unified.as_ref().map_err(Clone::clone).map(|made| Seat {
+                    version: Version::V2,
+                    group: made.commands.clone(),
+                }),
+            }
+        };
+        let mut groups = Self {
+            memory: seat(&parent.memory),
+            cpu: seat(&parent.cpu),
+            pids: seat(&parent.pids),
+            freezer: seat(&parent.freezer),
+            unified,
+            protections: Vec::new(),
+        };
+        groups.protections = groups.limit(limits);
+        Ok(groups)
+    }
+
+    /// Sets the limits and says what became of each.
+    fn limit(&mut self, limits: &SandboxLimits) -> Vec<Protection> {
+        let layers = [Layer::MemoryLimit, Layer::CpuLimit, Layer::PidsLimit];
+        let seats = [&mut self.memory, &mut self.cpu, &mut self.pids];
+        let mut protections: Vec<Protection> = layers
+            .into_iter()
+            .zip(seats)
+            .zip(wanted(limits))
+            .map(|((layer, seat), (_, limit))| match (&*seat, limit) {
+                (_, None) => off(layer, "no limit was asked for"),
+                (Err(reason), Some(_)) => off(layer, reason),
+                (Ok(found), Some(limit)) => match found.set(limit) {
+                    Ok(()) if layer == Layer::MemoryLimit && !found.counts_swap() => {
+                        partial(layer, "the kernel does not count swap")
+                    }
+                    Ok(()) => enforced(layer),
+                    Err(errno) => off(layer, &format!("the limit cannot be set: {errno}")),
+                },
+            })
+            .collect();
+        protections.push(match &self.unified {
+            Ok(_) => enforced(Layer::KillTree),
+            Err(reason) => partial(Layer::KillTree, &format!("no group to kill: {reason}")),
+        });
+        protections.push(match &self.memory {
+            Ok(_) => enforced(Layer::OomAttribution),
+            Err(reason) => off(Layer::OomAttribution, reason),
+        });
+        protections
+    }
+
+    /// Changes limits while the sandbox runs; those that are absent stay.
+    pub fn change(&self, limits: &SandboxLimits) -> Result<(), LimitError> {
+        limits.check()?;
+        let seats = [&self.memory, &self.cpu, &self.pids];
+        for (seat, (name, limit)) in seats.into_iter().zip(wanted(limits)) {
+            let Some(limit) = limit else { continue };
+            let unavailable = |reason: String| LimitError::Unavailable {
+                limit: name,
+                reason,
+            };
+            let seat = seat
+                .as_ref()
+                .map_err(|reason| unavailable(reason.clone()))?;
+            seat.set(limit).map_err(|errno| match errno {
+                Errno::BUSY => unavailable("more than that is in use now".to_owned()),
+                errno => unavailable(errno.to_string()),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What became of the limits, of killing and of the account of memory.
+    pub fn protections(&self) -> &[Protection] {
+        &self.protections
+    }
+
+    /// The group the agent is to be born in.
+    pub fn agent_group(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.unified.as_ref().ok()?.supervisor.dir())
+    }
+
+    /// The group init is to be born in.
+    pub fn init_group(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.unified.as_ref().ok()?.commands.dir())
+    }
+
+    /// What init joins by itself.
+    pub fn joins(&self) -> Result<Joins, Errno> {
+        let mut joins = Joins::default();
+        for seat in [&self.memory, &self.cpu, &self.pids, &self.freezer] {
+            if let Ok(seat) = seat
+                && seat.version == Version::V1
+            {
+                joins.before_namespace.push(seat.group.join_file()?);
+            }
+        }
+        if let Ok(Unified {
+            init: Some(leaf), ..
+        }) = &self.unified
+        {
+            joins.after_namespace.push(leaf.join_file()?);
+        }
+        Ok(joins)
+    }
+
+    /// What the agent gets: the group of its trees, and those of the controllers, as detached mounts.
+    /// Needs the rights to mount.
+    pub fn delegate(&self) -> Result<(Result<Group, String>, Controllers), Errno> {
+        let trees = match &self.unified {
+            Ok(made) => Ok(Group::adopt(made.commands.detached()?)),
+            Err(reason) => Err(reason.clone()),
+        };
+        let seat = |seat: &Result<Seat, String>| -> Result<Result<Seat, String>, Errno> {
+            let found = match seat {
+                Ok(found) => found,
+                Err(reason) => return Ok(Err(reason.clone())),
+            };
+            let group = match (&trees, found.version) {
+                (Ok(trees), Version::V2) => trees.clone(),
+                _ => Group::adopt(found.group.detached()?),
+            };
+            Ok(Ok(Seat {
+                version: found.version,
+                group,
+            }))
+        };
+        let memory = seat(&self.memory)?;
+        let controllers = Controllers {
+            common: memory.as_ref().ok().map(|memory| Common {
+                memory: memory.clone(),
+                exclusive: true,
+            }),
+            memory,
+            cpu: seat(&self.cpu)?,
+            pids: seat(&self.pids)?,
+        };
+        Ok((trees, controllers))
+    }
+
+    /// Stops the whole sandbox, agent and all, or where only version 1 can, its commands. Says whether
+    /// everything stood still within the time; to be called where blocking is allowed.
+    pub fn freeze(&self, within: Duration) -> Result<bool, Errno> {
+        let until = Instant::now() + within;
+        if let Ok(made) = &self.unified {
+            made.sandbox.freeze()?;
+            return wait_for(&made.sandbox, b"frozen 1", until);
+        }
+        let freezer = self.freezer.as_ref().map_err(|_| Errno::OPNOTSUPP)?;
+        freezer.group.write("freezer.state", "FROZEN")?;
+        while freezer.group.read("freezer.state")?.trim() != "FROZEN" {
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+            poll(&mut [], Some(&PAUSE))?;
+        }
+        Ok(true)
+    }
+
+    /// Lets the sandbox run again.
+    pub fn thaw(&self) -> Result<(), Errno> {
+        if let Ok(made) = &self.unified {
+            return made.sandbox.thaw();
+        }
+        let freezer = self.freezer.as_ref().map_err(|_| Errno::OPNOTSUPP)?;
+        freezer.group.write("freezer.state", "THAWED")
+    }
+
+    /// Kills everything in the sandbox at once. Nothing can be started in it afterwards.
+    pub fn kill(&self) -> Result<(), Errno> {
+        if let Ok(made) = &self.unified {
+            let _ = made.sandbox.freeze();
+            return made.sandbox.kill();
+        }
+        let version_1 = [&self.freezer, &self.pids, &self.memory, &self.cpu];
+        let seat = version_1.into_iter().flatten().next();
+        kill_members(&seat.ok_or(Errno::OPNOTSUPP)?.group);
+        Ok(())
+    }
+
+    /// Kills what is left and removes the groups; says whether all are gone. May be called again.
+    pub fn remove(&self, within: Duration) -> bool {
+        let until = Instant::now() + within;
+        let mut gone = true;
+        if let Ok(made) = &self.unified {
+            gone &= end(&made.sandbox, until);
+        }
+        for seat in [&self.memory, &self.cpu, &self.pids, &self.freezer] {
+            if let Ok(seat) = seat
+                && seat.version == Version::V1
+            {
+                gone &= end(&seat.group, until);
+            }
+        }
+        gone
+    }
+
+    /// The same for what a former hub left under this name.
+    pub fn sweep(parent: &Parent, name: &str, within: Duration) -> bool {
+        let until = Instant::now() + within;
+        let mut gone = true;
+        for above in parent.groups() {
+            if let Ok(left) = above.existing(name) {
+                gone &= end(&left, until);
+            }
+        }
+        gone
+    }
+}
+
+fn make_unified(parent: &Parent, above: &Group, name: &str, uid: u32) -> Result<Unified, String> {
+    let failed = |step: &'static str| move |errno| format!("{step}: {errno}");
+    let sandbox = make_child(above, name)?;
+    let made = || {
+        let passed_on: Vec<&str> = [
+            ("memory", &parent.memory),
+            ("cpu", &parent.cpu),
+            ("pids", &parent.pids),
+        ]
+        .into_iter()
+        .filter(|(_, seat)| seat.as_ref().is_ok_and(|seat| seat.version == Version::V2))
+        .map(|(name, _)| name)
+        .collect();
+        for controller in &passed_on {
+            enable_below(&sandbox, controller).map_err(failed("controllers"))?;
+        }
+        let supervisor = sandbox.child("sup").map_err(failed("a group below"))?;
+        let commands = sandbox.child("c").map_err(failed("a group below"))?;
+        let give = |group: &Group, file: &str| give(group, file, uid).map_err(failed("delegation"));
+        // A birth in a group needs the right to write there and at the common ancestor.
+        give(&sandbox, "cgroup.procs")?;
+        give(&commands, ".")?;
+        give(&commands, "cgroup.procs")?;
+        let init = if passed_on.is_empty() {
+            None
+        } else {
+            give(&commands, "cgroup.subtree_control")?;
+            Some(commands.child("init").map_err(failed("a group below"))?)
+        };
+        Ok((supervisor, commands, init))
+    };
+    match made() {
+        Ok((supervisor, commands, init)) => Ok(Unified {
+            sandbox,
+            supervisor,
+            commands,
+            init,
+        }),
+        Err(reason) => {
+            let _ = sandbox.remove_all();
+            Err(reason)
+        }
+    }
+}
+
+/// A group of version 1, in which the agent may make others. Its limit and its list of members stay
+/// the hub's.
+fn make_seat(above: &Seat, name: &str, uid: u32) -> Result<Seat, String> {
+    let group = make_child(&above.group, name)?;
+    if let Err(errno) = give(&group, ".", uid) {
+        let _ = group.remove();
+        return Err(format!("delegation: {errno}"));
+    }
+    Ok(Seat {
+        version: above.version,
+        group,
+    })
+}
+
+fn give(group: &Group, file: &str, uid: u32) -> Result<(), Errno> {
+    if rustix::process::geteuid().as_raw() == uid {
+        return Ok(());
+    }
+    group.give(file, uid)
+}
+
+/// Kills what lives in a group and removes it; says whether it is gone.
+fn end(group: &Group, until: Instant) -> bool {
+    loop {
+        match group.remove_all() {
+            Ok(()) => return true,
+            Err(Errno::BUSY) => {}
+            Err(_) => return false,
+        }
+        let now = Instant::now();
+        if now >= until {
+            return false;
+        }
+        match group.kill() {
+            Ok(()) => {
+                if !wait_for(group, b"populated 0", until).unwrap_or(false) {
+                    return false;
+                }
+            }
+            // Version 1: its members one by one. What has just died may be counted a moment longer,
+            // and no event tells when it is not.
+            Err(_) => {
+                if kill_members(group) == 0 {
+                    let _ = poll(&mut [], Some(&PAUSE));
+                }
+            }
+        }
+    }
+}
+
+/// Kills the members of a version 1 group and of those below, and waits for each to end. Says how
+/// many there were.
+fn kill_members(group: &Group) -> usize {
+    let mut killed = 0;
+    for name in group.children() {
+        if let Ok(child) = group.existing(&name) {
+            killed += kill_members(&child);
+        }
+    }
+    let pinned: Vec<OwnedFd> = group
+        .members()
+        .into_iter()
+        .filter_map(|pid| procfs::pin(pid).ok())
+        .collect();
+    // Pinned first, then checked to be members still, so that a stranger is never hit.
+    let members = group.members();
+    let mut told: Vec<&OwnedFd> = Vec::new();
+    for pidfd in &pinned {
+        if procfs::pid_of(pidfd).is_some_and(|pid| members.contains(&pid))
+            && signal::send(pidfd, SIGKILL).is_ok()
+        {
+            told.push(pidfd);
+        }
+    }
+    // What is frozen takes no signal.
+    let _ = group.write("freezer.state", "THAWED");
+    killed += told.len();
+    for pidfd in told {
+        let mut waiting = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
+        let patience = Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        let _ = poll(&mut waiting, Some(&patience));
+    }
+    killed
+}
+
+/// Waits until `cgroup.events` says so.
+fn wait_for(group: &Group, word: &[u8], until: Instant) -> Result<bool, Errno> {
+    let events = group.events()?;
+    loop {
+        let mut text = [0; 128];
+        let read = rustix::io::pread(&events, &mut text, 0)?;
+        let text = text.get(..read).unwrap_or_default();
+        if text.windows(word.len()).any(|part| part == word) {
+            return Ok(true);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(|_| Errno::INVAL)?;
+        let mut waiting = [PollFd::new(&events, PollFlags::PRI)];
+        match poll(&mut waiting, Some(&timeout)) {
+            Ok(0) => return Ok(false),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+fn enforced(name: Layer) -> Protection {
+    Protection {
+        name,
+        status: ProtectionStatus::Enforced,
+        reason: None,
+    }
+}
+
+fn partial(name: Layer, reason: &str) -> Protection {
+    Protection {
+        name,
+        status: ProtectionStatus::Partial,
+        reason: Some(reason.to_owned()),
+    }
+}
+
+fn off(name: Layer, reason: &str) -> Protection {
+    Protection {
+        name,
+        status: ProtectionStatus::Off,
+        reason: Some(reason.to_owned()),
+    }
+}

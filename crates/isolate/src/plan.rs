@@ -1,0 +1,73 @@
+//! What a sandbox is to be: settled before anything of it is made.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::SandboxLimits;
+
+/// The user commands run as unless they ask for another.
+pub const SANDBOX_USER: &str = "sandbox";
+/// Its number, and that of its group.
+pub const SANDBOX_UID: u32 = 1000;
+/// The agent's number in a sandbox that has a range of ids: the one after those that commands can be.
+pub const AGENT_UID: u32 = 65536;
+/// How many ids a sandbox with a range takes.
+pub const RANGE: u32 = AGENT_UID + 1;
+
+/// Everything the launcher needs to make a sandbox.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SandboxPlan {
+    /// The sandbox's own directory on the host. It holds the agent's socket (`agent.sock`), its log
+    /// (`agent.log`) and its state (`agent/`).
+    pub directory: PathBuf,
+    /// Who the sandbox's users are outside.
+    pub ids: Ids,
+    /// Its host name.
+    pub hostname: String,
+    /// Its files.
+    pub root: RootPlan,
+    /// The name of its groups, which nobody else uses.
+    pub group: String,
+    /// What it may use.
+    pub limits: SandboxLimits,
+    /// Whether it ends, and leaves nothing, when whoever asked for it goes away.
+    pub one_shot: bool,
+    /// Settings of the agent, which it alone understands.
+    pub agent: serde_json::Value,
+}
+
+/// Who the sandbox's users are outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ids {
+    /// A range of [`RANGE`] ids of the host that nobody else has, from this one. Needs root.
+    Range(u32),
+    /// Only whoever launches: the sandbox has one user, and no root.
+    Own,
+}
+
+/// The files of a sandbox: directories that are shown, and one place where everything written goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootPlan {
+    /// What is shown, parents before children.
+    pub shown: Vec<Shown>,
+    /// Symbolic links in the root: name, target.
+    pub links: Vec<(String, String)>,
+    /// Most bytes that can be written.
+    pub size_bytes: u64,
+    /// Most files that can be made.
+    pub inodes: u64,
+}
+
+/// A directory of the host that the sandbox sees.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// Where it is on the host.
+    pub source: PathBuf,
+    /// Where it is in the sandbox, without a leading slash; empty for the root itself.
+    pub place: String,
+    /// Whether it can be changed inside. The host's files never change: what is written lies in the
+    /// sandbox's own place.
+    pub writable: bool,
+}

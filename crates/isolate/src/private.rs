@@ -1,0 +1,122 @@
+//! A private tree: one program in a PID namespace of its own, with a /proc that shows nothing else.
+//!
+//! ```text
+//! agent ─► init ────────────► commands            init's PID namespace
+//!   └────► warden ─► reaper ─► private program    one PID namespace for each, beside init's
+//! ```
+//!
+//! A process is seen and can be signalled from every PID namespace above its own. So init, whose
+//! namespace the other commands share, is not the one to make it: a *warden* is, a second init that
+//! lives in the agent's own PID namespace and is asked for private trees only.
+//!
+//! The reaper is a fork of the warden that never execs. It is PID 1 of the new namespace, starts the
+//! program, collects whatever is left to it, tells the agent of the program's start and end, and ends
+//! when nothing is left. Nobody in its namespace can signal or trace it. Whoever kills it has killed
+//! everything in there: the kernel sees to that before the reaper itself is gone.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::process::{
+    PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, set_parent_process_death_signal,
+};
+use sandshell_sys::fork::fork_private;
+use sandshell_sys::spawn::{SpawnError, Spawned, Stage};
+
+use crate::init::{Manner, mount_own_proc, reap_one, send, spawn_request};
+use crate::protocol::{Event, Exit, SpawnRequest};
+
+/// Init's private trees: the request's number and the reaper, by the reaper's pid.
+#[derive(Debug, Default)]
+pub(crate) struct Privates(HashMap<i32, (u64, OwnedFd)>);
+
+impl Privates {
+    /// Forks a reaper that starts the program and reports for it.
+    pub(crate) fn start(
+        &mut self,
+        socket: &OwnedFd,
+        request: &SpawnRequest,
+        fds: Vec<OwnedFd>,
+        manner: Manner<'_>,
+    ) -> Result<(), Errno> {
+        let group = fds.last().filter(|_| request.flags.into_cgroup);
+        let Some(Spawned { pid, pidfd }) = fork_private(group.map(|fd| fd.as_fd()), false)? else {
+            serve(socket, request, fds, manner);
+            std::process::exit(0);
+        };
+        self.0.insert(pid, (request.id, pidfd));
+        Ok(())
+    }
+
+    /// Whether this child of init is a reaper.
+    pub(crate) fn contains(&self, pid: i32) -> bool {
+        self.0.contains_key(&pid)
+    }
+
+    /// A child of init was reaped. Says what to tell of a reaper that was killed; one that ended by
+    /// itself has told everything.
+    pub(crate) fn reaped(&mut self, pid: i32, exit: Exit) -> Option<[Event; 2]> {
+        let (id, pidfd) = self.0.remove(&pid)?;
+        if exit == Exit::Code(0) {
+            return None;
+        }
+        // Its start may not have been told yet; of two the first counts.
+        let spawned = Event::Spawned {
+            id,
+            pid,
+            pidfd,
+            keeper: None,
+        };
+        let exited = Event::Exited {
+            id,
+            exit: Exit::Signal(9),
+        };
+        Some([spawned, exited])
+    }
+}
+
+fn serve(socket: &OwnedFd, request: &SpawnRequest, fds: Vec<OwnedFd>, manner: Manner<'_>) {
+    let id = request.id;
+    let started = start(request, &fds, manner);
+    // The program's pipes must have no other holder, or their end would never be seen.
+    drop(fds);
+    let (reaper, program) = match started {
+        Ok(started) => started,
+        Err(SpawnError { stage, errno }) => {
+            send(socket, &Event::Failed { id, stage, errno });
+            return;
+        }
+    };
+    let pid = program.pid;
+    send(
+        socket,
+        &Event::Spawned {
+            id,
+            pid,
+            pidfd: program.pidfd,
+            keeper: Some(reaper),
+        },
+    );
+    while let Some((ended, exit)) = reap_one(WaitOptions::empty()) {
+        if ended == pid {
+            send(socket, &Event::Exited { id, exit });
+        }
+    }
+}
+
+fn start(
+    request: &SpawnRequest,
+    fds: &[OwnedFd],
+    manner: Manner<'_>,
+) -> Result<(OwnedFd, Spawned), SpawnError> {
+    let at = |stage| move |errno| SpawnError { stage, errno };
+    // No tree outlives the warden that answers for it.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(at(Stage::Private))?;
+    mount_own_proc().map_err(at(Stage::Private))?;
+    let reaper = pidfd_open(getpid(), PidfdFlags::empty()).map_err(at(Stage::Private))?;
+    // Born in its group already.
+    let mut program = request.clone();
+    program.flags.into_cgroup = false;
+    Ok((reaper, spawn_request(&program, fds, manner)?))
+}

@@ -1,0 +1,493 @@
+//! From the launcher's fork to an agent in its own namespaces, with an init in the commands' ones.
+//!
+//! ```text
+//! launcher ─fork─► stage: in U1, P1, M1, N, I, T
+//!                   │ waits for its ids                                   (ids are mapped from outside)
+//!                   ├─fork─► init: P2, M2 ─ root ─ U2 ─ asks for ids ─► READY
+//!                   │ own root, /proc of P1, loopback, host name
+//!                   │ maps init's ids, becomes the agent's user
+//!                   ▼
+//!                  agent
+//! ```
+//!
+//! The agent's root holds its state, its /proc and /dev/null, nothing else. Namespaces that commands
+//! live in are all owned by U1; U2, in which they run, is made last and owns nothing, so that not
+//! even its root has rights over a mount, the network or init.
+
+mod inner;
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, mkdir, open, openat};
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, Gid, Uid, set_dumpable_behavior};
+use rustix::thread::{
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, set_capabilities,
+    set_capabilities_secure_bits, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+use sandshell_sys::cgroup::Group;
+use sandshell_sys::mounts::{self, Limits};
+use sandshell_sys::namespace::{self, Namespaces};
+use sandshell_sys::{packet, signal};
+use sandshell_types::{Layer, Protection, ProtectionStatus};
+use serde::{Deserialize, Serialize};
+
+use crate::launch::{InitHandle, Surroundings, wait_for_event};
+use crate::launcher::Workshop;
+use crate::limits::{Controllers, SandboxGroups};
+use crate::plan::{AGENT_UID, Ids, SANDBOX_UID, SandboxPlan};
+use crate::protocol::Event;
+use crate::{probe, rootfs};
+
+/// Where the agent finds its state.
+const STATE: &str = "/state";
+
+/// What init waits for before it goes on.
+pub(crate) const MAPPED: &[u8] = b"mapped";
+
+/// A step on the way to a sandbox that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{what}: {errno}")]
+pub struct Step {
+    /// What was being made.
+    pub what: String,
+    /// Why it could not be.
+    #[serde(with = "errno_number")]
+    pub errno: Errno,
+}
+
+impl Step {
+    /// Turns an error of this step into one that tells of it.
+    pub(crate) fn at(what: &'static str) -> impl Fn(Errno) -> Self {
+        move |errno| Self {
+            what: what.to_owned(),
+            errno,
+        }
+    }
+}
+
+mod errno_number {
+    use rustix::io::Errno;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
+    pub(super) fn serialize<S: Serializer>(errno: &Errno, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_i32(errno.raw_os_error())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Errno, D::Error> {
+        i32::deserialize(from).map(Errno::from_raw_os_error)
+    }
+}
+
+/// What whoever asked for a sandbox hears of it, once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Its agent serves, behind these protections.
+    Ready(Vec<Protection>),
+    /// It could not be made; nothing of it is left.
+    Failed(Step),
+}
+
+/// The line on which the outcome is told. Dropped without a word, it says that the sandbox died.
+#[derive(Debug)]
+pub struct Report(OwnedFd);
+
+impl Report {
+    pub(crate) fn new(line: OwnedFd) -> Self {
+        Self(line)
+    }
+
+    /// Tells it. Whoever asked may be gone, which is no matter.
+    pub fn tell(self, outcome: &Outcome) {
+        if let Ok(text) = serde_json::to_vec(outcome) {
+            let _ = File::from(self.0).write_all(&text);
+        }
+    }
+}
+
+/// What an agent takes over.
+#[derive(Debug)]
+pub struct Seat {
+    /// Its init, which is ready.
+    pub init: InitHandle,
+    /// A bound socket, on which it must listen itself: that is how it can be told who it is.
+    pub socket: OwnedFd,
+    /// The directory it keeps its state in.
+    pub state_dir: PathBuf,
+    /// Ends when whoever asked for the sandbox goes away; then so must the agent.
+    pub liveness: Option<OwnedFd>,
+    /// Where to tell that it serves.
+    pub report: Report,
+    /// What is known of its protections.
+    pub protections: Vec<Protection>,
+    /// The plan's settings for the agent.
+    pub settings: serde_json::Value,
+}
+
+/// What the launcher leaves to the stage across the fork.
+#[derive(Debug)]
+pub(crate) struct Birth {
+    pub(crate) plan: SandboxPlan,
+    /// Carries one byte when the ids are mapped.
+    pub(crate) go: OwnedFd,
+    /// Copies of mounts, where the launcher must make them.
+    pub(crate) trees: Option<Trees>,
+    pub(crate) groups: SandboxGroups,
+    /// What the agent gets of them.
+    pub(crate) delegated: (Result<Group, String>, Controllers),
+    pub(crate) socket: OwnedFd,
+    pub(crate) liveness: Option<OwnedFd>,
+    pub(crate) log: OwnedFd,
+}
+
+/// Copies of the host's directories that become part of a sandbox. Root's launcher makes them, which
+/// alone may reach and map them; an ordinary user's namespaces can only copy mounts of their own.
+#[derive(Debug)]
+pub(crate) struct Trees {
+    /// The agent's state.
+    pub(crate) state: OwnedFd,
+    /// The shown directories, in the plan's order.
+    pub(crate) shown: Vec<OwnedFd>,
+}
+
+impl Trees {
+    pub(crate) fn open(plan: &SandboxPlan) -> Result<Self, Step> {
+        // A namespace of an ordinary user must take along what is mounted below.
+        let recursive = plan.ids == Ids::Own;
+        let copy = |path: &Path, what| mounts::copy_of(path, recursive).map_err(Step::at(what));
+        Ok(Self {
+            state: copy(&plan.directory.join("agent"), "the agent's state")?,
+            shown: plan
+                .root
+                .shown
+                .iter()
+                .map(|shown| copy(&shown.source, "a shown directory"))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// Sets everything up around the calling process, which then is the agent of the sandbox.
+pub(crate) fn become_agent(
+    workshop: &Workshop,
+    birth: Birth,
+    report: Report,
+) -> Result<Seat, (Report, Step)> {
+    match set_up(workshop, birth) {
+        Ok(made) => Ok(Seat {
+            init: made.init,
+            socket: made.socket,
+            state_dir: PathBuf::from(STATE),
+            liveness: made.liveness,
+            report,
+            protections: made.protections,
+            settings: made.settings,
+        }),
+        Err(step) => Err((report, step)),
+    }
+}
+
+struct Made {
+    init: InitHandle,
+    socket: OwnedFd,
+    liveness: Option<OwnedFd>,
+    protections: Vec<Protection>,
+    settings: serde_json::Value,
+}
+
+fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
+    let Birth {
+        plan,
+        go,
+        trees,
+        groups,
+        delegated: (cgroup, controllers),
+        socket,
+        liveness,
+        log,
+    } = birth;
+    signal::default_all();
+    signal::ignore(signal::PIPE);
+    let mut byte = [0];
+    if rustix::io::read(&go, &mut byte).map_err(Step::at("the launcher"))? != 1 {
+        return Err(Step::at("the launcher is gone")(Errno::PIPE));
+    }
+    rustix::process::setsid().map_err(Step::at("setsid"))?;
+    set_capabilities_secure_bits(CapabilitiesSecureBits::NO_SETUID_FIXUP)
+        .map_err(Step::at("securebits"))?;
+    // What is built has the modes it is given.
+    rustix::process::umask(Mode::empty());
+    let own = Own::of(plan.ids);
+    own.take_on(own.builder).map_err(Step::at("user ids"))?;
+    rootfs::privatise().map_err(Step::at("private mounts"))?;
+    let trees = match trees {
+        Some(trees) => trees,
+        None => Trees::open(&plan)?,
+    };
+    let channels = channels(own).map_err(Step::at("session channels"))?;
+    let (ours, theirs) = packet::pair().map_err(Step::at("init's socket"))?;
+    let both = Namespaces::PID.and(Namespaces::MOUNT);
+    let born = namespace::fork_into(both, groups.init_group()).map_err(Step::at("init"))?;
+    let Some(init) = born else {
+        inner::run(&inner::Entrance {
+            workshop,
+            plan: &plan,
+            own,
+            trees: &trees.shown,
+            groups: &groups,
+            channels: &channels,
+            socket: &theirs,
+        });
+    };
+    drop((theirs, trees.shown));
+    own_surroundings(&plan, trees.state, &log)?;
+    drop(log);
+    expect_event(&ours, |event| matches!(event, Event::NeedMap))?;
+    map_ids(init.pid, plan.ids).map_err(Step::at("init's ids"))?;
+    packet::send(&ours, MAPPED, &[]).map_err(Step::at("init's ids"))?;
+    rustix::process::umask(Mode::from_raw_mode(0o077));
+    own.take_on(own.agent)
+        .map_err(Step::at("the agent's user"))?;
+    drop_capabilities(plan.ids).map_err(Step::at("the agent's capabilities"))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Step::at("non-dumpable"))?;
+    let (root, proved) = match wait_for_event(&ours) {
+        Some(Event::Ready {
+            root: Some(root),
+            protections,
+        }) => (root, protections),
+        Some(Event::Unfit(step)) => return Err(step),
+        _ => return Err(Step::at("init")(Errno::PIPE)),
+    };
+    let handle = InitHandle {
+        socket: ours,
+        pidfd: init.pidfd,
+        surroundings: Surroundings {
+            pid_namespace: Ok(()),
+            cgroup,
+            controllers,
+            warden: None,
+        },
+        root: Some(root),
+        channels: Some(channels),
+    };
+    Ok(Made {
+        init: handle,
+        socket,
+        liveness,
+        protections: probe::compose(proved, known(&plan, &groups)),
+        settings: plan.agent,
+    })
+}
+
+/// What no probe could see from inside.
+fn known(plan: &SandboxPlan, groups: &SandboxGroups) -> Vec<Protection> {
+    let mut known = groups.protections().to_vec();
+    let one_id = "there is one user id for the agent and the commands; \
+                  run the hub as root to give each sandbox its own";
+    if plan.ids == Ids::Own {
+        known.push(Protection {
+            name: Layer::UidSeparation,
+            status: ProtectionStatus::Partial,
+            reason: Some(one_id.to_owned()),
+        });
+    }
+    // The one file system that can be written to has these limits from its making.
+    for name in [Layer::DiskLimit, Layer::InodeLimit] {
+        known.push(Protection {
+            name,
+            status: ProtectionStatus::Enforced,
+            reason: None,
+        });
+    }
+    known
+}
+
+fn expect_event(socket: &OwnedFd, wanted: impl Fn(&Event) -> bool) -> Result<(), Step> {
+    match wait_for_event(socket) {
+        Some(event) if wanted(&event) => Ok(()),
+        Some(Event::Unfit(step)) => Err(step),
+        _ => Err(Step::at("init")(Errno::PIPE)),
+    }
+}
+
+/// Who builds the sandbox and who the agent is, by the numbers of U1.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Own {
+    pub(crate) builder: u32,
+    pub(crate) agent: u32,
+}
+
+impl Own {
+    fn of(ids: Ids) -> Self {
+        match ids {
+            Ids::Range(_) => Self {
+                builder: 0,
+                agent: AGENT_UID,
+            },
+            // The only one there is.
+            Ids::Own => Self {
+                builder: SANDBOX_UID,
+                agent: SANDBOX_UID,
+            },
+        }
+    }
+
+    /// Capabilities stay as they are.
+    pub(crate) fn take_on(self, id: u32) -> Result<(), Errno> {
+        // Where there is one id, groups can be neither chosen nor dropped.
+        if self.builder != self.agent {
+            set_thread_groups(&[])?;
+        }
+        let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
+        set_thread_res_gid(gid, gid, gid)?;
+        set_thread_res_uid(uid, uid, uid)
+    }
+}
+
+/// The agent's own mounts, network and host name.
+fn own_surroundings(plan: &SandboxPlan, state: OwnedFd, log: &OwnedFd) -> Result<(), Step> {
+    let null = mounts::copy_of(c"/dev/null", false).map_err(Step::at("/dev/null"))?;
+    let limits = Limits {
+        read_only: false,
+        no_devices: true,
+        no_programs: true,
+    };
+    let bare = |errno| Step::at("the agent's root")(errno);
+    let options = [(c"mode", "0755"), (c"size", "64k"), (c"nr_inodes", "16")];
+    let root = mounts::fresh(c"tmpfs", &options, limits).map_err(bare)?;
+    mounts::attach(&root, CWD, c"/tmp").map_err(bare)?;
+    rustix::process::chdir(c"/tmp").map_err(bare)?;
+    for name in ["state", "proc", "dev"] {
+        mkdir(name, Mode::from_raw_mode(0o755)).map_err(bare)?;
+    }
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+    openat(CWD, "dev/null", flags, Mode::from_raw_mode(0o666)).map_err(bare)?;
+    mounts::limit(&state, limits).map_err(bare)?;
+    mounts::attach(state, CWD, "state").map_err(bare)?;
+    mounts::attach(null, CWD, "dev/null").map_err(bare)?;
+    let proc = mounts::fresh(c"proc", &[], limits).map_err(Step::at("the agent's /proc"))?;
+    mounts::attach(proc, CWD, "proc").map_err(Step::at("the agent's /proc"))?;
+    rootfs::pivot()?;
+    for (number, fd) in [(0, None), (1, None), (2, Some(log))] {
+        place_standard(number, fd).map_err(Step::at("the agent's log"))?;
+    }
+    namespace::loopback_up().map_err(Step::at("loopback"))?;
+    // Commands hold no capability over the network; these take the need for one away.
+    set_sysctl("net/ipv4/ip_unprivileged_port_start", "0");
+    set_sysctl("net/ipv4/ping_group_range", "0 65534");
+    // One more user namespace can be made, which is init's; then none.
+    set_sysctl("user/max_user_namespaces", "1");
+    rustix::system::sethostname(plan.hostname.as_bytes()).map_err(Step::at("the host name"))
+}
+
+/// These only make life easier, so their failure is no reason not to go on.
+fn set_sysctl(name: &str, value: &str) {
+    let _ = std::fs::write(format!("/proc/sys/{name}"), value);
+}
+
+/// Puts a file, or /dev/null, where a standard stream belongs.
+pub(crate) fn place_standard(number: i32, file: Option<&OwnedFd>) -> Result<(), Errno> {
+    let null;
+    let file = match file {
+        Some(file) => file,
+        None => {
+            null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+            &null
+        }
+    };
+    match number {
+        0 => rustix::stdio::dup2_stdin(file),
+        1 => rustix::stdio::dup2_stdout(file),
+        _ => rustix::stdio::dup2_stderr(file),
+    }
+}
+
+/// Where shells and the agent exchange text: attached nowhere, so that `..` from it leads nowhere.
+fn channels(own: Own) -> Result<OwnedFd, Errno> {
+    let agent = own.agent.to_string();
+    let options: [(&CStr, &str); 3] = [(c"mode", "0711"), (c"uid", &agent), (c"gid", &agent)];
+    let limits = Limits {
+        read_only: false,
+        no_devices: true,
+        no_programs: false,
+    };
+    mounts::fresh(c"tmpfs", &options, limits)
+}
+
+/// Gives init's user namespace its ids: the same numbers as here, without the agent's.
+fn map_ids(init: i32, ids: Ids) -> Result<(), Errno> {
+    let map = match ids {
+        Ids::Range(_) => format!("0 0 {}", AGENT_UID - 1),
+        Ids::Own => format!("{SANDBOX_UID} {SANDBOX_UID} 1"),
+    };
+    write_maps(init, &map, &map, ids == Ids::Own)
+}
+
+/// Writes the id maps of a process in a fresh user namespace.
+pub(crate) fn write_maps(
+    pid: i32,
+    users: &str,
+    groups: &str,
+    deny_setgroups: bool,
+) -> Result<(), Errno> {
+    let write = |file: &str, text: &str| {
+        std::fs::write(format!("/proc/{pid}/{file}"), text)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    };
+    if deny_setgroups {
+        write("setgroups", "deny")?;
+    }
+    write("gid_map", groups)?;
+    write("uid_map", users)
+}
+
+/// The agent keeps what it needs to act for the sandbox's users on their files: to become them, and for
+/// their root the rights over files, which a thread raises only for that.
+fn drop_capabilities(ids: Ids) -> Result<(), Errno> {
+    let (effective, permitted) = match ids {
+        Ids::Range(_) => {
+            let switch = CapabilitySet::SETUID | CapabilitySet::SETGID;
+            let files = CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER | CapabilitySet::FSETID;
+            // A shell opens its pipe again by name, for which the pipe must be given to its user.
+            let effective = switch | CapabilitySet::CHOWN;
+            (effective, effective | files)
+        }
+        Ids::Own => (CapabilitySet::empty(), CapabilitySet::empty()),
+    };
+    set_capabilities(
+        None,
+        CapabilitySets {
+            effective,
+            permitted,
+            inheritable: CapabilitySet::empty(),
+        },
+    )?;
+    rustix::thread::set_no_new_privs(true)
+}
+
+/// A descriptor of a process's user namespace.
+pub(crate) fn user_namespace(pid: i32) -> Result<OwnedFd, Errno> {
+    open(
+        format!("/proc/{pid}/ns/user"),
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+}
+
+/// Shows the copies under the ids of the sandbox.
+pub(crate) fn map_trees(trees: &[OwnedFd], namespace: &OwnedFd) -> Result<(), Errno> {
+    for tree in trees {
+        let limits = Limits {
+            read_only: false,
+            ..Limits::SHOWN
+        };
+        mounts::map_ids(tree.as_fd(), namespace.as_fd(), limits)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! Init on its way into the commands' namespaces, up to READY.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use sandshell_sys::capability::Capabilities;
+use sandshell_sys::spawn::Identity;
+use sandshell_sys::{namespace, packet};
+use sandshell_types::Protection;
+
+use super::{MAPPED, Own, Step, place_standard};
+use crate::harden::{self, Hardened, InitHardening};
+use crate::init::{self, InitOptions};
+use crate::launcher::Workshop;
+use crate::limits::{Joins, SandboxGroups};
+use crate::plan::{Ids, SANDBOX_UID, SandboxPlan};
+use crate::probe::{self, Bait};
+use crate::protocol::Event;
+use crate::rootfs;
+
+/// What init is given across the fork.
+pub(super) struct Entrance<'a> {
+    pub(super) workshop: &'a Workshop,
+    pub(super) plan: &'a SandboxPlan,
+    pub(super) own: Own,
+    pub(super) trees: &'a [OwnedFd],
+    pub(super) groups: &'a SandboxGroups,
+    pub(super) channels: &'a OwnedFd,
+    pub(super) socket: &'a OwnedFd,
+}
+
+/// Runs init to its end; never returns.
+pub(super) fn run(entrance: &Entrance<'_>) -> ! {
+    let socket = entrance.socket;
+    let code = match enter(entrance) {
+        Ok((hardened, ready)) => {
+            let options = InitOptions {
+                namespaced: true,
+                ..InitOptions::default()
+            };
+            match init::serve(socket, &options, Some(&hardened), &ready) {
+                Ok(()) => 0,
+                Err(_) => 125,
+            }
+        }
+        Err(step) => {
+            init::send(socket, &Event::Unfit(step));
+            125
+        }
+    };
+    std::process::exit(code)
+}
+
+fn enter<'a>(entrance: &'a Entrance<'a>) -> Result<(Hardened<'a>, Event), Step> {
+    let Entrance {
+        workshop,
+        plan,
+        own,
+        trees,
+        groups,
+        channels,
+        socket,
+    } = entrance;
+    let joins = groups.joins().map_err(Step::at("the sandbox's groups"))?;
+    rootfs::enter(&plan.root, plan.ids, trees)?;
+    for number in 0..3 {
+        place_standard(number, None).map_err(Step::at("standard streams"))?;
+    }
+    own.take_on(own.agent).map_err(Step::at("init's user"))?;
+    if let Some(pids) = plan.limits.pids {
+        // Set before the user namespace is made, this is a ceiling over all users of the sandbox.
+        let limit = Rlimit {
+            current: Some(pids),
+            maximum: Some(pids),
+        };
+        setrlimit(Resource::Nproc, limit).map_err(Step::at("the limit on processes"))?;
+    }
+    // Its id map is written from outside, which needs this for a moment.
+    set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(Step::at("dumpable"))?;
+    join(&joins).map_err(Step::at("the sandbox's groups"))?;
+    namespace::unshare_user().map_err(Step::at("the inner user namespace"))?;
+    init::send(socket, &Event::NeedMap);
+    await_map(socket).map_err(Step::at("init's ids"))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Step::at("non-dumpable"))?;
+    let bait = Bait::lay().map_err(Step::at("the probe"))?;
+    let hardened = harden::on_init(&InitHardening {
+        filters: &workshop.filters,
+        channels: Some(channels.as_fd()),
+        writable: None,
+        keep: Capabilities::NONE,
+    })
+    .map_err(|error| Step {
+        what: error.step.to_owned(),
+        errno: error.errno,
+    })?;
+    let protections = prove(workshop, plan.ids, &bait, &hardened);
+    drop((bait, joins));
+    // The launcher's, the stage's, the agent's: none of them is init's business.
+    namespace::close_all_but(socket.as_fd());
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = open("/", flags, Mode::empty()).map_err(Step::at("the root"))?;
+    let ready = Event::Ready {
+        root: Some(root),
+        protections,
+    };
+    Ok((hardened, ready))
+}
+
+/// Has a child with a command's rights look around.
+fn prove(workshop: &Workshop, ids: Ids, bait: &Bait, hardened: &Hardened<'_>) -> Vec<Protection> {
+    let Some(outside) = &workshop.outside else {
+        return Vec::new();
+    };
+    let user = match ids {
+        Ids::Range(_) => Some(Identity {
+            uid: SANDBOX_UID,
+            gid: SANDBOX_UID,
+            groups: Vec::new(),
+        }),
+        Ids::Own => None,
+    };
+    probe::run(outside, bait, user.as_ref(), hardened.rights(SANDBOX_UID))
+}
+
+/// Joins the sandbox's groups, around the making of the namespace that has them as its roots.
+fn join(joins: &Joins) -> Result<(), Errno> {
+    let write = |files: &[OwnedFd]| -> Result<(), Errno> {
+        for file in files {
+            rustix::io::write(file, b"0")?;
+        }
+        Ok(())
+    };
+    write(&joins.before_namespace)?;
+    namespace::unshare_cgroup()?;
+    write(&joins.after_namespace)
+}
+
+fn await_map(socket: &OwnedFd) -> Result<(), Errno> {
+    let mut buffer = [0; 16];
+    loop {
+        match packet::receive(socket, &mut buffer) {
+            Ok(Some((n, _))) if buffer.get(..n) == Some(MAPPED) => return Ok(()),
+            Ok(_) => return Err(Errno::PIPE),
+            Err(Errno::AGAIN) => {
+                poll(&mut [PollFd::new(socket, PollFlags::IN)], None)?;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
