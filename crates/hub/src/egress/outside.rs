@@ -144,6 +144,17 @@ impl Outside {
         }
     }
 
+    /// Whether a name has an address.
+    pub(super) async fn exists(&self, host: &Host, turns: &Arc<Semaphore>) -> bool {
+        match host {
+            Host::Name(name) => {
+                let found = self.resolve(name, turns).await;
+                found.is_ok_and(|addresses| !addresses.is_empty())
+            }
+            Host::Address(_) => true,
+        }
+    }
+
     /// A lookup cannot be broken off: it keeps its turn to its end, also when nobody waits any longer.
     async fn resolve(&self, name: &str, turns: &Arc<Semaphore>) -> Result<Vec<IpAddr>, OpenError> {
         let lookup = async {

@@ -34,9 +34,15 @@ const NOT_SECRETS: [HeaderName; 10] = [
     HeaderName::from_static("keep-alive"),
 ];
 
+/// Ports at which names are listened for where every port may be asked for: what programs that know
+/// no proxy speak most.
+const COMMON_PORTS: [u16; 3] = [22, 80, 443];
+
 /// The allow list and the secrets of a sandbox.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
+    /// Whether every host and port may be asked for. Addresses are checked all the same.
+    open: bool,
     rules: Vec<Rule>,
     secrets: Vec<Secret>,
 }
@@ -96,6 +102,7 @@ impl PolicyError {
 
 impl Policy {
     /// Reads the request. In the modes `none` and `full` there is no list and there are no secrets.
+    /// The policy of `none` refuses everything.
     pub fn parse(network: &NetworkSpec, secrets: &[SecretSpec]) -> Result<Self, PolicyError> {
         if network.mode != NetworkMode::Allow {
             return match (network.allow.is_empty(), secrets.is_empty()) {
@@ -109,7 +116,10 @@ impl Policy {
                     "secrets are put in by the proxy, which this network mode does not have",
                 )
                 .hint("set network.mode to \"allow\"")),
-                (true, true) => Ok(Self::default()),
+                (true, true) => Ok(Self {
+                    open: network.mode == NetworkMode::Full,
+                    ..Self::default()
+                }),
             };
         }
         if network.allow.is_empty() {
@@ -158,6 +168,9 @@ impl Policy {
 
     /// Whether the host may be asked for on this port.
     pub fn check(&self, host: &Host, port: u16) -> Result<(), RefusalReason> {
+        if self.open {
+            return Ok(());
+        }
         let mut known = false;
         for rule in self.rules.iter().filter(|rule| rule.hosts.contain(host)) {
             if rule.has_port(port) {
@@ -172,8 +185,16 @@ impl Policy {
         })
     }
 
-    /// The ports on which a host may be asked for, lowest first.
+    /// Whether every host may be asked for.
+    pub(super) const fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// The ports on which a host is to be listened for, lowest first; none if it may not be asked for.
     pub fn ports(&self, host: &Host) -> Vec<u16> {
+        if self.open {
+            return COMMON_PORTS.to_vec();
+        }
         let rules = self.rules.iter().filter(|rule| rule.hosts.contain(host));
         let mut ports: Vec<u16> = rules
             .flat_map(|rule| {
@@ -390,6 +411,17 @@ mod tests {
         assert_eq!(ports("example.com"), [80, 443]);
         assert_eq!(ports("db.example.net"), [5432]);
         assert!(ports("other.test").is_empty());
+    }
+
+    #[test]
+    fn the_modes_without_a_list() {
+        let of = |mode| {
+            let allow = Vec::new();
+            Policy::parse(&NetworkSpec { mode, allow }, &[]).unwrap()
+        };
+        assert!(asked(&of(NetworkMode::None), "example.com", 443).is_err());
+        assert_eq!(asked(&of(NetworkMode::Full), "example.com", 25), Ok(()));
+        assert_eq!(asked(&of(NetworkMode::Full), "8.8.8.8", 53), Ok(()));
     }
 
     #[test]

@@ -96,6 +96,22 @@ impl Sandbox {
         self.outside.connect(host, port, &self.lookups).await
     }
 
+    /// The ports on which to listen for a name; none if it may not be asked for. Where every name may
+    /// be, it must exist: then nothing is given away by looking it up.
+    pub(super) async fn ports(&self, host: &Host) -> Vec<u16> {
+        let policy = self.policy();
+        let exists = match host {
+            Host::Name(_) if policy.is_open() => self.outside.exists(host, &self.lookups).await,
+            Host::Name(_) => true,
+            Host::Address(_) => false,
+        };
+        if exists {
+            policy.ports(host)
+        } else {
+            Vec::new()
+        }
+    }
+
     /// Tells of a refusal.
     pub(super) fn refuse(
         &self,

@@ -125,11 +125,13 @@ async fn direct(
 
 async fn name(mut client: impl Duplex, host: &str, sandbox: &Sandbox) -> io::Result<()> {
     let ports = match Host::parse(host) {
-        Ok(parsed @ Host::Name(_)) => sandbox.policy().ports(&parsed),
-        _ => Vec::new(),
+        Ok(parsed) => sandbox.ports(&parsed).await,
+        Err(_) => Vec::new(),
     };
     let answer = if ports.is_empty() {
-        sandbox.refuse(host.to_owned(), None, RefusalReason::HostNotAllowed, None);
+        if !sandbox.policy().is_open() {
+            sandbox.refuse(host.to_owned(), None, RefusalReason::HostNotAllowed, None);
+        }
         "no\n".to_owned()
     } else {
         let listed: Vec<String> = ports.iter().map(u16::to_string).collect();

@@ -37,6 +37,10 @@ pub(super) async fn run(
     server: TcpStream,
     sandbox: Arc<Sandbox>,
 ) -> io::Result<()> {
+    // Where every host may be asked for, it does not matter which of them is named.
+    if sandbox.policy().is_open() {
+        return join(client, server).await;
+    }
     let mut head = BytesMut::new();
     let spoken = spoken::listen(&mut client, &server, &mut head).await?;
     let refusal = match &spoken {

@@ -173,3 +173,44 @@ async fn an_address_on_the_list_stands_for_itself() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(world.names.asked().is_empty());
 }
+
+/// In the mode `full` every public host is reached, and no other address.
+#[tokio::test]
+async fn every_public_host() {
+    let mut world = world(&[], &[]).await;
+    let stream = world.connect("ok.test:443").await;
+    let name = ServerName::try_from("other.test").unwrap();
+    let mut stream = client(&world.root).connect(name, stream).await.unwrap();
+    stream
+        .write_all(b"GET /t HTTP/1.1\r\nHost: any.test\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    assert!(rest(&mut stream).await.starts_with("HTTP/1.1 200"));
+    let mut stream = world.connect(&format!("{PUBLIC}:{BANNER_PORT}")).await;
+    stream.shutdown().await.unwrap();
+    assert_eq!(rest(&mut stream).await, "220 ready\r\n");
+    let mut stream = world.open("name ok.test\n").await;
+    assert_eq!(rest(&mut stream).await, "ports 22 80 443\n");
+    let mut stream = world.open("name gone.test\n").await;
+    assert_eq!(rest(&mut stream).await, "no\n");
+    world.names.answer("bad.test", &[&["169.254.169.254"]]);
+    for host in [
+        "bad.test",
+        "169.254.169.254",
+        "10.0.0.1",
+        "127.0.0.1",
+        "[::1]",
+    ] {
+        let answer = world
+            .say(&format!(
+                "CONNECT {host}:80 HTTP/1.1\r\nHost: {host}:80\r\n\r\n"
+            ))
+            .await;
+        assert!(answer.contains("address_denied"), "{host}: {answer}");
+        let refused = world.refusal().await;
+        assert_eq!(
+            refused.reason,
+            sandshell_types::RefusalReason::AddressDenied
+        );
+    }
+}

@@ -142,9 +142,14 @@ pub(crate) async fn world(allow: &[&str], secrets: &[(&str, &str, &str)]) -> Wor
     }
 }
 
+/// An empty list stands for the mode `full`.
 pub(crate) fn policy(allow: &[&str], secrets: &[(&str, &str, &str)]) -> Policy {
     let network = NetworkSpec {
-        mode: NetworkMode::Allow,
+        mode: if allow.is_empty() {
+            NetworkMode::Full
+        } else {
+            NetworkMode::Allow
+        },
         allow: allow.iter().map(|&entry| entry.to_owned()).collect(),
     };
     let secrets: Vec<SecretSpec> = secrets
