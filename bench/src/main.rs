@@ -16,6 +16,7 @@ mod contexts;
 mod exec;
 mod files;
 mod floor;
+mod hub;
 mod inside;
 mod interrupt;
 mod kill;
@@ -47,6 +48,7 @@ const SECTIONS: &[&str] = &[
     "kill",
     "memory",
     "proxy",
+    "hub",
     "contexts",
     "files",
     "backup",
@@ -187,6 +189,9 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("proxy") {
         proxy::run(report, &Agent::start(), options.count(1000)).await?;
+    }
+    if options.wants("hub") {
+        hub::run(report, options.count(300)).await?;
     }
     if options.wants("contexts") {
         let agent = Agent::start();

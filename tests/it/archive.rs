@@ -13,6 +13,7 @@ use sandshell_client::{ArchiveQuery, Client, FileQuery};
 use sandshell_testkit::{Agent, UnprivilegedUser};
 
 use crate::calls::{code_of, in_time, skipped};
+use crate::signs::until_so;
 use crate::tree::{grow, inner_shape, leftovers, shape};
 
 fn at(path: &Path) -> FileQuery {
@@ -268,19 +269,9 @@ async fn a_client_that_goes_away_leaves_nothing() {
     );
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&archive[..2 << 20]).await.unwrap();
-    in_time(async {
-        while leftovers(&to).is_empty() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    until_so(&to, || !leftovers(&to).is_empty()).await;
     drop(stream);
-    in_time(async {
-        while !leftovers(&to).is_empty() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    until_so(&to, || leftovers(&to).is_empty()).await;
     assert_eq!(fs::read_dir(&to).unwrap().count(), 0);
     // A reader that goes away ends the packing.
     fs::write(from.join("sparse"), "").unwrap();
@@ -297,14 +288,11 @@ async fn a_client_that_goes_away_leaves_nothing() {
         .unwrap();
     in_time(body.next()).await.unwrap().unwrap();
     drop(body);
-    in_time(async {
-        while fs::read_dir(format!("/proc/{}/fd", agent.pid()))
+    until_so(&from.join("sparse"), || {
+        !fs::read_dir(format!("/proc/{}/fd", agent.pid()))
             .unwrap()
             .filter_map(|fd| fs::read_link(fd.unwrap().path()).ok())
             .any(|path| path.ends_with("sparse"))
-        {
-            tokio::task::yield_now().await;
-        }
     })
     .await;
 }

@@ -5,8 +5,9 @@ mod storage;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use sandshell_client::types::{
     BackupRecord, BackupRequest, BackupState, ErrorCode, Problem, RestoreReply, RestoreRequest,
@@ -15,6 +16,7 @@ use sandshell_client::{Client, Page};
 use sandshell_testkit::{Agent, UnprivilegedUser};
 
 use crate::calls::{code_of, in_time, skipped};
+use crate::signs::until_so;
 use crate::tree::{grow, inner_shape, leftovers, shape};
 
 fn backup_of(id: &str, path: &Path) -> BackupRequest {
@@ -284,11 +286,16 @@ async fn time_runs_out_and_deletes_end_the_making() {
     fs::create_dir(&dir).unwrap();
     fs::write(dir.join("f"), "f").unwrap();
     let short = BackupRequest {
-        ttl_ms: Some(0),
+        ttl_ms: Some(1),
         ..backup_of("short", &dir)
     };
     let record = make(&client, &short).await;
-    assert_eq!(record.expires_at, Some(record.created_at));
+    let expires_at = record.expires_at.unwrap();
+    assert_eq!(expires_at.duration_since(record.created_at).as_millis(), 1);
+    // The same clock tells both sides when that is.
+    while sandshell_client::types::Timestamp::now() < expires_at {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     assert_eq!(
         code_of(client.backup(&record.id).await),
         ErrorCode::BackupNotFound
@@ -322,7 +329,8 @@ async fn time_runs_out_and_deletes_end_the_making() {
     }
     assert_eq!(last.event, "error");
     let problem: Problem = serde_json::from_str(&last.data).unwrap();
-    assert_eq!(problem.code, ErrorCode::Unavailable);
+    assert_eq!(problem.code, ErrorCode::BackupNotFound);
+    assert!(problem.detail.contains("deleted"), "{problem:?}");
     assert!(!agent.state_dir().join("backups/huge").exists());
 }
 
@@ -347,14 +355,7 @@ async fn backups_outlive_the_agent() {
     };
     let client = Client::new(&format!("unix:{}", socket.display()), None).unwrap();
     let ready = |name: &str| state.path().join(name);
-    let until_ready = async |path: std::path::PathBuf| {
-        in_time(async {
-            while !path.exists() {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await;
-    };
+    let until_ready = async |path: PathBuf| until_so(state.path(), || path.exists()).await;
     let mut first = run(&ready("1"));
     until_ready(ready("1")).await;
     let record = make(&client, &backup_of("one", dir.path())).await;
@@ -367,6 +368,18 @@ async fn backups_outlive_the_agent() {
         "x",
     )
     .unwrap();
+    // What a failing disk, or somebody, would leave of one that was finished.
+    let folder = |name: &str| state.path().join("state/backups").join(name);
+    for (name, manifest) in [
+        ("damaged", "{\"version\": 1, "),
+        ("newer", "{\"version\": 9}"),
+    ] {
+        fs::create_dir(folder(name)).unwrap();
+        fs::write(folder(name).join("archive.tar.zst"), "x").unwrap();
+        fs::write(folder(name).join("manifest.json"), manifest).unwrap();
+    }
+    fs::write(folder(".fetched-7"), "x").unwrap();
+    fs::write(folder("note"), "x").unwrap();
     first.kill().unwrap();
     first.wait().unwrap();
     let _ = fs::remove_file(&socket);
@@ -376,11 +389,41 @@ async fn backups_outlive_the_agent() {
     client.close_idle();
     let list = client.list_backups(&Page::default()).await.unwrap();
     assert_eq!(list.items, std::slice::from_ref(&record));
-    assert!(!state.path().join("state/backups/unfinished").exists());
+    assert!(!folder("unfinished").exists() && !folder(".fetched-7").exists());
+    for name in ["damaged", "newer"] {
+        let refused = in_time(client.create_backup(&backup_of(name, dir.path()))).await;
+        assert_eq!(code_of(refused), ErrorCode::IdConflict);
+        assert_eq!(
+            fs::read(folder(name).join("archive.tar.zst")).unwrap(),
+            b"x"
+        );
+    }
+    assert!(folder("note").exists());
     in_time(client.restore_backup(&record.id, &RestoreRequest::default()))
         .await
         .unwrap();
     assert_eq!(fs::read_to_string(dir.path().join("f")).unwrap(), "before");
     second.kill().unwrap();
     second.wait().unwrap();
+}
+
+#[tokio::test]
+async fn a_time_that_no_backup_can_be_kept_for_is_refused() {
+    let agent = Agent::start();
+    let client = agent.client();
+    for ttl_ms in [0, u64::MAX, 1 << 60] {
+        let request = BackupRequest {
+            ttl_ms: Some(ttl_ms),
+            ..backup_of("short", &agent.work_dir())
+        };
+        let refused = in_time(client.create_backup(&request)).await.unwrap_err();
+        let problem = refused.problem().unwrap();
+        assert_eq!(
+            (problem.status, problem.pointer.as_deref()),
+            (400, Some("/ttl_ms")),
+            "{ttl_ms}"
+        );
+    }
+    let list = client.list_backups(&Page::default()).await.unwrap();
+    assert!(list.items.is_empty());
 }

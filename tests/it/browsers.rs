@@ -84,6 +84,20 @@ async fn a_ticket_opens_its_stream_once_and_appears_in_no_log() {
         assert_eq!(status, StatusCode::UNAUTHORIZED, "{path}");
         assert!(!agent.log().contains(&used));
     }
+    // Nor for what only seems to be one because it is asked for as one.
+    for path in [
+        "/v1/env",
+        "/v1/processes/said",
+        "/v1/files/content",
+        "/v1/none",
+    ] {
+        let refused = in_time(owner.create_ticket(path)).await.unwrap_err();
+        let problem = refused.problem().unwrap();
+        assert_eq!(
+            (problem.status, problem.pointer.as_deref()),
+            (400, Some("/path"))
+        );
+    }
     assert!(
         agent.log().contains("/v1/tickets"),
         "the log tells of requests"

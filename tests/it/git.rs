@@ -44,6 +44,12 @@ async fn sh(agent: &Agent, client: &Client, script: &str) -> String {
     done.stdout.trim_end().to_owned()
 }
 
+/// The repository `r`, with a file `a` in its one commit.
+async fn one_commit(agent: &Agent, client: &Client) {
+    let script = "git init -q -b main r; cd r; echo 1 >a; git add .; git commit -qm one";
+    sh(agent, client, script).await;
+}
+
 fn path(agent: &Agent, name: &str) -> String {
     agent.work_dir().join(name).display().to_string()
 }

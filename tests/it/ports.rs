@@ -16,13 +16,13 @@ use crate::calls::{in_time, start, wait_for_text};
 const SERVER: &str = include_str!("ports/server.py");
 
 /// A server in the sandbox.
-struct Server {
+pub(crate) struct Server {
     id: ProcessId,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Server {
-    async fn start(client: &Client) -> Self {
+    pub(crate) async fn start(client: &Client) -> Self {
         Self::at(client, &["127.0.0.1"]).await
     }
 
@@ -38,7 +38,7 @@ impl Server {
         Self { id, port }
     }
 
-    fn path(&self, rest: &str) -> String {
+    pub(crate) fn path(&self, rest: &str) -> String {
         format!("/v1/ports/{}/proxy{rest}", self.port)
     }
 
@@ -49,7 +49,7 @@ impl Server {
             .unwrap()
     }
 
-    async fn text(&self, client: &Client, rest: &str) -> String {
+    pub(crate) async fn text(&self, client: &Client, rest: &str) -> String {
         let (status, _, body) = self.get(client, rest).await;
         assert_eq!(status, 200, "{rest}: {body:?}");
         String::from_utf8(body.to_vec()).unwrap()

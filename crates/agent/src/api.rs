@@ -6,14 +6,14 @@
 mod archive;
 mod backups;
 mod contexts;
-mod document;
+pub(crate) mod document;
 mod exec;
-mod explorer;
+pub(crate) mod explorer;
 mod files;
 mod git;
 mod metrics;
 mod output;
-mod paging;
+pub(crate) mod paging;
 mod ports;
 mod processes;
 pub(crate) mod routes;

@@ -12,7 +12,7 @@ use crate::token::Token;
 
 /// Routes that say nothing worth protecting: probes, and the description of the API, which is the same
 /// in every copy of the program.
-pub(crate) const OPEN: &[&str] = &["/healthz", "/readyz", "/version", "/openapi.json", "/docs"];
+pub const OPEN: &[&str] = &["/healthz", "/readyz", "/version", "/openapi.json", "/docs"];
 
 /// The rule for one agent; without a token everyone who can connect may ask.
 #[derive(Debug)]
@@ -23,6 +23,11 @@ pub(crate) struct Auth {
 impl Auth {
     pub(crate) fn new(token: Option<Token>) -> Self {
         Self { token }
+    }
+
+    /// Whether there is no token: whoever could connect has been let in elsewhere.
+    pub(crate) fn is_open(&self) -> bool {
+        self.token.is_none()
     }
 
     /// Refuses a request without the right token.

@@ -76,7 +76,7 @@ impl FromStr for Origin {
 
 /// The rules of one agent.
 #[derive(Debug)]
-pub(crate) struct Browsers {
+pub struct Browsers {
     origins: Vec<Origin>,
     /// `None`: any host.
     hosts: Option<Vec<String>>,
@@ -84,7 +84,7 @@ pub(crate) struct Browsers {
 
 /// What is to become of the answer, by where its request came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Caller {
+pub enum Caller {
     /// Nothing to add: not a page, or a page of ours, or one that may not read it.
     Plain,
     /// A page of this origin may read it.
@@ -92,7 +92,8 @@ pub(crate) enum Caller {
 }
 
 impl Browsers {
-    pub(crate) fn new(listen: &Listen, origins: Vec<Origin>, allow_hosts: &[String]) -> Self {
+    /// The rules for a service at this address.
+    pub fn new(listen: &Listen, origins: Vec<Origin>, allow_hosts: &[String]) -> Self {
         let own = match listen {
             Listen::Tcp(address) if address.ip().is_loopback() || !allow_hosts.is_empty() => {
                 Some(own_names(*address))
@@ -107,7 +108,7 @@ impl Browsers {
     }
 
     /// Refuses what a foreign page must not do, and tells who asks.
-    pub(crate) fn check(&self, request: &Request<Body>) -> Result<Caller, ApiError> {
+    pub fn check(&self, request: &Request<Body>) -> Result<Caller, ApiError> {
         let host = host_of(request);
         self.check_host(host.as_deref())?;
         let Some(origin) = request.headers().get(header::ORIGIN) else {
@@ -158,7 +159,7 @@ impl Browsers {
 
 impl Caller {
     /// The answer to a preflight; `None` when the request is none, or not one of ours to answer.
-    pub(crate) fn preflight(&self, request: &Request<Body>) -> Option<Response> {
+    pub fn preflight(&self, request: &Request<Body>) -> Option<Response> {
         let Self::Allowed(_) = self else {
             return None;
         };
@@ -180,7 +181,7 @@ impl Caller {
     }
 
     /// Lets the page read the answer.
-    pub(crate) fn mark(self, headers: &mut HeaderMap) {
+    pub fn mark(self, headers: &mut HeaderMap) {
         let Self::Allowed(origin) = self else {
             return;
         };
@@ -190,15 +191,21 @@ impl Caller {
     }
 }
 
-/// Whether a path belongs to a server behind a port of the sandbox.
+/// Whether a path belongs to a server behind a port of the sandbox, here or at the hub.
 pub(crate) fn is_proxied(path: &str) -> bool {
-    path.strip_prefix("/v1/ports/")
+    let at_the_hub = path
+        .strip_prefix("/v1/sandboxes/")
+        .and_then(|rest| rest.split_once("/ports/"))
+        .filter(|(sandbox, _)| !sandbox.contains('/'))
+        .map(|(_, rest)| rest);
+    at_the_hub
+        .or_else(|| path.strip_prefix("/v1/ports/"))
         .and_then(|rest| rest.split_once('/'))
         .is_some_and(|(_, rest)| rest == "proxy" || rest.starts_with("proxy/"))
 }
 
 /// Whether a request asks for a WebSocket, in HTTP/1.1 or (RFC 8441) HTTP/2.
-pub(crate) fn is_websocket(headers: &HeaderMap) -> bool {
+pub fn is_websocket(headers: &HeaderMap) -> bool {
     headers
         .get(header::UPGRADE)
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
@@ -236,7 +243,7 @@ fn own_names(address: SocketAddr) -> Vec<String> {
 }
 
 /// Takes a parameter out of a request's query, wherever it stands.
-pub(crate) fn take_parameter(parts: &mut Parts, name: &str, prefix: &str) -> Option<String> {
+pub fn take_parameter(parts: &mut Parts, name: &str, prefix: &str) -> Option<String> {
     let query = parts.uri.query()?;
     let ours = |pair: &str| {
         pair.strip_prefix(name)

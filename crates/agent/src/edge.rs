@@ -5,7 +5,7 @@
 //! answer  ◄─ id ◄─ CORS ◄─ problem document ◄──────────────────────────────────────────┘
 //! ```
 //!
-//! Owns request ids, the rendering of problems, the catching of panics and the repeating of answers.
+//! Owns the rendering of problems, the catching of panics and the repeating of answers.
 //! It is one plain function rather than a stack of layers: requests are counted in microseconds.
 
 use std::convert::Infallible;
@@ -13,14 +13,13 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
+use http::{HeaderName, HeaderValue, Method, Request, header};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use sandshell_types::{ErrorCode, Problem};
@@ -33,14 +32,13 @@ use crate::browsers::{Browsers, Caller, take_parameter};
 use crate::idempotency::{self, Claim, Keys};
 use crate::ports::{Proxied, Target};
 use crate::problem::ApiError;
+use crate::request_id::{REQUEST_ID, RequestIds};
 use crate::ticket;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-
-/// Longest request id taken over from a client.
-const REQUEST_ID_MAX: usize = 128;
+/// The key of a request that may be sent again.
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Marks an answer that was given before.
+pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// What became of a request at the door.
 enum Admitted {
@@ -58,29 +56,18 @@ struct Inner {
     auth: Auth,
     browsers: Browsers,
     keys: Arc<Keys<Answer>>,
-    /// Random, so that the ids of two agents differ.
-    id_prefix: String,
-    requests: AtomicU64,
+    ids: RequestIds,
 }
 
 impl Edge {
     pub(crate) fn new(agent: Arc<Agent>, auth: Auth, browsers: Browsers) -> Self {
-        let mut random = [0_u8; 6];
-        // Ids of requests are no secret; without random bytes they are only less distinct.
-        let _ = getrandom::fill(&mut random);
-        let id_prefix = random.iter().fold("req_".to_owned(), |mut prefix, byte| {
-            prefix.extend(char::from_digit(u32::from(byte >> 4), 16));
-            prefix.extend(char::from_digit(u32::from(byte & 15), 16));
-            prefix
-        });
         Self(Arc::new(Inner {
             router: api::router(Arc::clone(&agent)),
             agent,
             auth,
             browsers,
             keys: Arc::new(Keys::new(idempotency::CAPACITY)),
-            id_prefix,
-            requests: AtomicU64::new(0),
+            ids: RequestIds::new(),
         }))
     }
 
@@ -92,7 +79,7 @@ impl Edge {
     /// Answers one request. Never fails: what goes wrong is an answer too.
     pub(crate) async fn answer(&self, request: Request<Body>) -> Response {
         let began = Instant::now();
-        let id = self.request_id(request.headers());
+        let id = self.0.ids.of(request.headers());
         let method = request.method().clone();
         let uri = request.uri().clone();
         let proxied = Target::of(uri.path()).is_some();
@@ -165,7 +152,7 @@ impl Edge {
         if proxied {
             return self.0.agent.ports.proxy(&self.0.auth, request).await;
         }
-        if let Err(refused) = api::routes::check_query(request.method(), request.uri()) {
+        if let Err(refused) = api::routes::own().check_query(request.method(), request.uri()) {
             return refused.into_response();
         }
         if request.method() == Method::POST
@@ -236,18 +223,6 @@ impl Edge {
             }
         }
     }
-
-    fn request_id(&self, headers: &HeaderMap) -> HeaderValue {
-        if let Some(given) = headers.get(REQUEST_ID)
-            && (1..=REQUEST_ID_MAX).contains(&given.len())
-            && given.as_bytes().iter().all(u8::is_ascii_graphic)
-        {
-            return given.clone();
-        }
-        let number = self.0.requests.fetch_add(1, Ordering::Relaxed);
-        HeaderValue::try_from(format!("{}{number:08x}", self.0.id_prefix))
-            .unwrap_or(HeaderValue::from_static("req_unknown"))
-    }
 }
 
 impl hyper::service::Service<Request<Incoming>> for Edge {
@@ -261,7 +236,8 @@ impl hyper::service::Service<Request<Incoming>> for Edge {
     }
 }
 
-fn valid_key(key: &HeaderValue) -> Result<String, ApiError> {
+/// The text of an idempotency key.
+pub fn valid_key(key: &HeaderValue) -> Result<String, ApiError> {
     key.to_str()
         .ok()
         .filter(|key| (1..=idempotency::KEY_MAX).contains(&key.len()))
@@ -298,7 +274,7 @@ async fn keep(response: Response, ticket: &KeyTicket) -> Response {
 }
 
 /// Gives a failed answer its body.
-fn render_problem(
+pub fn render_problem(
     mut response: Response,
     id: &HeaderValue,
     method: &Method,
@@ -326,7 +302,8 @@ fn render_problem(
     response
 }
 
-fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+/// What a panic said.
+pub fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     if let Some(text) = panic.downcast_ref::<&str>() {
         (*text).to_owned()
     } else if let Some(text) = panic.downcast_ref::<String>() {

@@ -25,7 +25,7 @@ const DISCARD_TIME: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A JSON body.
 #[derive(Debug)]
-pub(crate) struct Json<T>(pub(crate) T);
+pub struct Json<T>(pub T);
 
 impl<T: DeserializeOwned, S: Sync> FromRequest<S> for Json<T> {
     type Rejection = ApiError;
@@ -38,7 +38,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for Json<T> {
 
 /// A JSON body that may be left out.
 #[derive(Debug)]
-pub(crate) struct OptionalJson<T>(pub(crate) T);
+pub struct OptionalJson<T>(pub T);
 
 impl<T: DeserializeOwned + Default, S: Sync> FromRequest<S> for OptionalJson<T> {
     type Rejection = ApiError;
@@ -56,7 +56,7 @@ impl<T: DeserializeOwned + Default, S: Sync> FromRequest<S> for OptionalJson<T> 
 
 /// The parameters after the question mark.
 #[derive(Debug)]
-pub(crate) struct Query<T>(pub(crate) T);
+pub struct Query<T>(pub T);
 
 impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
     type Rejection = ApiError;
@@ -74,7 +74,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
 
 /// The parameters of the path.
 #[derive(Debug)]
-pub(crate) struct Path<T>(pub(crate) T);
+pub struct Path<T>(pub T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
     type Rejection = ApiError;

@@ -32,21 +32,23 @@ use tokio::time::Instant;
 pub(crate) const KEPT_FOR: Duration = Duration::from_mins(10);
 
 /// Most keys at a time; about 20 MiB with small answers.
-pub(crate) const CAPACITY: usize = 10_000;
+pub const CAPACITY: usize = 10_000;
 
 /// Longest key.
-pub(crate) const KEY_MAX: usize = 255;
+pub const KEY_MAX: usize = 255;
 
 /// The SHA-256 of a body.
-pub(crate) type BodyDigest = [u8; 32];
+pub type BodyDigest = [u8; 32];
 
 /// An answer and the request it belongs to.
 #[derive(Debug)]
-pub(crate) struct Kept<A> {
+pub struct Kept<A> {
     /// Method and path.
-    pub(crate) target: String,
-    pub(crate) digest: BodyDigest,
-    pub(crate) answer: A,
+    pub target: String,
+    /// Of its body.
+    pub digest: BodyDigest,
+    /// What was answered.
+    pub answer: A,
 }
 
 type Outcome<A> = Option<Arc<Kept<A>>>;
@@ -60,14 +62,14 @@ struct Table<A> {
 
 /// All keys of an agent.
 #[derive(Debug)]
-pub(crate) struct Keys<A> {
+pub struct Keys<A> {
     table: Mutex<Table<A>>,
     capacity: usize,
 }
 
 /// What a key is to the request that brings it.
 #[derive(Debug)]
-pub(crate) enum Claim<A> {
+pub enum Claim<A> {
     /// It is new: do the work, then answer.
     First(Ticket<A>),
     /// It has been answered.
@@ -77,7 +79,8 @@ pub(crate) enum Claim<A> {
 }
 
 impl<A> Keys<A> {
-    pub(crate) fn new(capacity: usize) -> Self {
+    /// An empty table for this many keys.
+    pub fn new(capacity: usize) -> Self {
         let table = Table {
             slots: HashMap::new(),
             answered: VecDeque::new(),
@@ -91,7 +94,7 @@ impl<A> Keys<A> {
     /// Asks for a key. Waits while an earlier request with it is in flight.
     ///
     /// CANCEL SAFETY: a dropped call leaves nothing behind.
-    pub(crate) async fn claim(self: &Arc<Self>, key: &str, target: &str) -> Claim<A> {
+    pub async fn claim(self: &Arc<Self>, key: &str, target: &str) -> Claim<A> {
         loop {
             let mut earlier = {
                 let mut table = self.lock();
@@ -122,7 +125,7 @@ impl<A> Keys<A> {
     }
 
     /// Forgets answers that are too old.
-    pub(crate) fn expire(&self) {
+    pub fn expire(&self) {
         self.lock().expire(Instant::now());
     }
 
@@ -151,7 +154,7 @@ impl<A> Table<A> {
 
 /// The right and duty to answer for a key.
 #[derive(Debug)]
-pub(crate) struct Ticket<A> {
+pub struct Ticket<A> {
     keys: Arc<Keys<A>>,
     key: String,
     target: String,
@@ -161,7 +164,7 @@ pub(crate) struct Ticket<A> {
 
 impl<A> Ticket<A> {
     /// Gives the answer; the first one counts. The body must have been read.
-    pub(crate) fn answer(&self, answer: A) {
+    pub fn answer(&self, answer: A) {
         let digest = self.digest.get().copied().unwrap_or_default();
         let kept = Arc::new(Kept {
             target: self.target.clone(),
@@ -181,12 +184,13 @@ impl<A> Ticket<A> {
         }
     }
 
-    pub(crate) fn is_answered(&self) -> bool {
+    /// Whether the answer has been given.
+    pub fn is_answered(&self) -> bool {
         self.outcome.borrow().is_some()
     }
 
     /// The same body, with its digest taken on the way.
-    pub(crate) fn watch_body(self: &Arc<Self>, body: Body) -> Body
+    pub fn watch_body(self: &Arc<Self>, body: Body) -> Body
     where
         A: Send + Sync + 'static,
     {
@@ -207,7 +211,7 @@ impl<A> Drop for Ticket<A> {
 }
 
 /// Reads a body to its end for its digest only.
-pub(crate) async fn digest_of(mut body: Body) -> Result<BodyDigest, axum::Error> {
+pub async fn digest_of(mut body: Body) -> Result<BodyDigest, axum::Error> {
     let mut digest = Sha256::new();
     while let Some(frame) = body.frame().await {
         if let Some(data) = frame?.data_ref() {

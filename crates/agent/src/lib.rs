@@ -34,6 +34,7 @@ mod ports;
 mod problem;
 mod ready;
 pub mod relay;
+mod request_id;
 mod server;
 mod sse;
 mod state_dir;
@@ -65,6 +66,33 @@ pub use browsers::Origin;
 pub use listen::Listen;
 pub use state_dir::StateDirError;
 pub use token::{Token, TokenError};
+
+/// What the hub's edge is made of too, so that both answer alike.
+pub mod parts {
+    pub use crate::api::document::complete::complete;
+    pub use crate::api::document::responses;
+    pub use crate::api::explorer::{docs, with_tag};
+    pub use crate::api::paging::{PageQuery, page};
+    pub use crate::api::routes::{Route, Routes};
+    pub use crate::auth::OPEN;
+    pub use crate::browsers::{Browsers, Caller, is_websocket, take_parameter};
+    pub use crate::edge::{IDEMPOTENCY_KEY, REPLAYED, render_problem, text_of, valid_key};
+    pub use crate::extract::{Json, OptionalJson, Path, Query};
+    pub use crate::idempotency::{BodyDigest, CAPACITY, Claim, KEY_MAX, Keys, Ticket, digest_of};
+    pub use crate::listen::{Connection, Listener};
+    pub use crate::metrics::{Exposition, Metrics, Open};
+    pub use crate::ports::Peer;
+    pub use crate::ports::head::{OUTSIDE, VISITOR, strip_connection, tokens, upgrade};
+    pub use crate::problem::ApiError;
+    pub use crate::ready::write as write_ready_file;
+    pub use crate::request_id::{REQUEST_ID, RequestIds};
+    pub use crate::server::{Answering, Slot, serve as serve_connections};
+    pub use crate::supervise::told_to_end;
+    pub use crate::ticket::{
+        PARAMETER as TICKET_PARAMETER, PREFIX as TICKET_PREFIX, TicketError, Tickets,
+        VALID_FOR as TICKET_VALID_FOR,
+    };
+}
 
 use crate::auth::Auth;
 use crate::browsers::Browsers;
@@ -385,7 +413,9 @@ async fn serve_on(
         Listen::Tcp(address) => Some(address.port()),
         Listen::Unix(_) => None,
     };
-    let contexts = Contexts::new(executor.clone()).map_err(AgentError::Contexts)?;
+    let kernels = state_dir.path().join("kernels");
+    let contexts = Contexts::open(executor.clone(), kernels).await;
+    let contexts = contexts.map_err(AgentError::Contexts)?;
     let shutdown = CancellationToken::new();
     let backups_dir = state_dir.path().join("backups");
     let backups = Backups::open(backups_dir, executor.clone(), shutdown.clone());
@@ -398,7 +428,7 @@ async fn serve_on(
         watches: Watches::new(executor.clone()),
         executor: executor.clone(),
         tickets: Arc::default(),
-        metrics: Arc::default(),
+        metrics: Arc::new(Metrics::new(api::routes::own())),
         shutdown,
         upgraded: TaskTracker::new(),
         contexts: contexts.clone(),

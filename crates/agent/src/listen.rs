@@ -65,10 +65,14 @@ impl fmt::Display for Listen {
 
 /// A bound socket.
 #[derive(Debug)]
-pub(crate) enum Listener {
+pub enum Listener {
+    /// For `ADDRESS:PORT`.
     Tcp(TcpListener),
+    /// For `unix:PATH`.
     Unix {
+        /// The socket.
         listener: UnixListener,
+        /// Its file, removed at the end.
         path: PathBuf,
     },
     /// Bound by whoever started us, at a path we do not see.
@@ -77,14 +81,16 @@ pub(crate) enum Listener {
 
 /// An accepted connection.
 #[derive(Debug)]
-pub(crate) enum Connection {
+pub enum Connection {
+    /// From another machine, or this one.
     Tcp(TcpStream),
+    /// From this machine.
     Unix(UnixStream),
 }
 
 impl Listener {
     /// Binds the address. Needs a runtime.
-    pub(crate) async fn bind(listen: &Listen) -> io::Result<Self> {
+    pub async fn bind(listen: &Listen) -> io::Result<Self> {
         match listen {
             Listen::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
             Listen::Unix(path) => {
@@ -113,7 +119,7 @@ impl Listener {
     }
 
     /// Where it is bound; the port is the real one.
-    pub(crate) fn address(&self) -> io::Result<Listen> {
+    pub fn address(&self) -> io::Result<Listen> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Listen::Tcp),
             Self::Unix { path, .. } => Ok(Listen::Unix(path.clone())),
@@ -124,7 +130,7 @@ impl Listener {
     /// The next connection.
     ///
     /// CANCEL SAFETY: a dropped call loses no connection.
-    pub(crate) async fn accept(&self) -> io::Result<Connection> {
+    pub async fn accept(&self) -> io::Result<Connection> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;

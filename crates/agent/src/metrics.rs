@@ -18,7 +18,7 @@ use axum::body::{Body, Bytes};
 use http::{Method, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use crate::api::routes;
+use crate::api::routes::Routes;
 
 /// Upper bounds of the buckets, in seconds: from an exec of a millisecond to a wait of a minute.
 const BUCKETS: [f64; 14] = [
@@ -26,8 +26,9 @@ const BUCKETS: [f64; 14] = [
 ];
 
 /// What has been counted since the start.
-#[derive(Debug, Default)]
-pub(crate) struct Metrics {
+#[derive(Debug)]
+pub struct Metrics {
+    routes: &'static Routes,
     requests: Mutex<Requests>,
     connections: AtomicU64,
     streams: AtomicU64,
@@ -50,7 +51,7 @@ struct Histogram {
 
 /// Something that is open, counted until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub struct Open {
     metrics: Arc<Metrics>,
     which: fn(&Metrics) -> &AtomicU64,
 }
@@ -72,13 +73,23 @@ impl Drop for Open {
 }
 
 impl Metrics {
+    /// Nothing counted yet; these are the routes it is counted by.
+    pub fn new(routes: &'static Routes) -> Self {
+        Self {
+            routes,
+            requests: Mutex::default(),
+            connections: AtomicU64::new(0),
+            streams: AtomicU64::new(0),
+        }
+    }
+
     /// Counts a connection until the guard is dropped.
-    pub(crate) fn connection(self: &Arc<Self>) -> Open {
+    pub fn connection(self: &Arc<Self>) -> Open {
         Open::new(self, |metrics| &metrics.connections)
     }
 
     /// Counts an answer whose length is not known beforehand until it is over.
-    pub(crate) fn stream(self: &Arc<Self>, body: Body) -> Body {
+    pub fn stream(self: &Arc<Self>, body: Body) -> Body {
         if body.size_hint().exact().is_some() {
             return body;
         }
@@ -89,8 +100,11 @@ impl Metrics {
     }
 
     /// Counts a request whose answer began after some time.
-    pub(crate) fn request(&self, method: &Method, path: &str, status: StatusCode, took: Duration) {
-        let route = routes::find(path).map_or(usize::MAX, |route| route.index);
+    pub fn request(&self, method: &Method, path: &str, status: StatusCode, took: Duration) {
+        let route = self
+            .routes
+            .find(path)
+            .map_or(usize::MAX, |route| route.index);
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (route, method_label(method), status.as_u16());
         *requests.counts.entry(key).or_default() += 1;
@@ -104,7 +118,7 @@ impl Metrics {
     }
 
     /// Writes all of it.
-    pub(crate) fn write(&self, text: &mut Exposition) {
+    pub fn write(&self, text: &mut Exposition) {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         text.family(
             "sandshell_http_requests_total",
@@ -114,7 +128,7 @@ impl Metrics {
         for ((route, method, status), count) in &requests.counts {
             let labels = format!(
                 "route=\"{}\",method=\"{method}\",status=\"{status}\"",
-                route_label(*route)
+                self.label(*route)
             );
             text.sample("sandshell_http_requests_total", &labels, *count);
         }
@@ -124,7 +138,7 @@ impl Metrics {
             "Time from a request to the beginning of its answer.",
         );
         for (route, histogram) in &requests.durations {
-            histogram.write(route_label(*route), text);
+            histogram.write(self.label(*route), text);
         }
         drop(requests);
         let gauge = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -138,6 +152,11 @@ impl Metrics {
             "Streamed answers that are being read: events and raw output.",
             gauge(&self.streams),
         );
+    }
+
+    fn label(&self, index: usize) -> &'static str {
+        let route = self.routes.all().get(index);
+        route.map_or("other", |route| route.template.as_str())
     }
 }
 
@@ -164,16 +183,16 @@ impl Histogram {
 
 /// The text of the figures. Names and labels are ours, so nothing needs escaping.
 #[derive(Debug, Default)]
-pub(crate) struct Exposition(String);
+pub struct Exposition(String);
 
 impl Exposition {
     /// Opens a family of samples. Writing to a string cannot fail.
-    pub(crate) fn family(&mut self, name: &str, kind: &str, help: &str) {
+    pub fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
     /// One sample; `labels` without their braces.
-    pub(crate) fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+    pub fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
         let _ = if labels.is_empty() {
             writeln!(self.0, "{name} {value}")
         } else {
@@ -182,20 +201,15 @@ impl Exposition {
     }
 
     /// A family of one gauge.
-    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: u64) {
+    pub fn gauge(&mut self, name: &str, help: &str, value: u64) {
         self.family(name, "gauge", help);
         self.sample(name, "", value);
     }
 
-    pub(crate) fn into_text(self) -> String {
+    /// The text so far.
+    pub fn into_text(self) -> String {
         self.0
     }
-}
-
-fn route_label(index: usize) -> &'static str {
-    routes::all()
-        .get(index)
-        .map_or("other", |route| route.template.as_str())
 }
 
 /// Methods are made up by clients, too.
@@ -245,7 +259,7 @@ mod tests {
 
     #[test]
     fn requests_are_counted_by_route_and_not_by_path() {
-        let metrics = Metrics::default();
+        let metrics = Metrics::new(crate::api::routes::own());
         for path in ["/v1/processes/a", "/v1/processes/b", "/v1/made-up", "/x\"y"] {
             metrics.request(&Method::GET, path, StatusCode::OK, Duration::from_millis(3));
         }
@@ -278,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_is_open_is_counted_until_it_is_over() {
-        let metrics = Arc::new(Metrics::default());
+        let metrics = Arc::new(Metrics::new(crate::api::routes::own()));
         let connection = metrics.connection();
         let stream = metrics.stream(Body::from_stream(futures_util::stream::pending::<
             Result<Bytes, axum::Error>,

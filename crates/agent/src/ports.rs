@@ -14,7 +14,7 @@
 //! but for the port token; neither the agent's token nor a port token reaches the server inside.
 
 mod exposed;
-mod head;
+pub(crate) mod head;
 mod proxy;
 mod tunnel;
 mod upstream;
@@ -42,7 +42,7 @@ pub(crate) struct Ports {
 
 /// The address a connection came from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) IpAddr);
+pub struct Peer(pub IpAddr);
 
 impl Ports {
     pub(crate) fn new(executor: Executor, own: Option<u16>, shutdown: CancellationToken) -> Self {

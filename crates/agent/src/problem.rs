@@ -24,32 +24,37 @@ const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// A failed request.
 #[derive(Debug)]
-pub(crate) struct ApiError(Box<Problem>);
+pub struct ApiError(Box<Problem>);
 
 impl ApiError {
-    pub(crate) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+    /// A failure with this code and what happened.
+    pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         Self(Box::new(Problem::new(code, detail)))
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }
 
-    pub(crate) fn pointer(mut self, pointer: impl Into<String>) -> Self {
+    /// Adds the place in the request.
+    #[must_use]
+    pub fn pointer(mut self, pointer: impl Into<String>) -> Self {
         self.0.pointer = Some(pointer.into());
         self
     }
 
     /// A mistake of ours: the cause goes to the log, the client gets the request id to ask with.
-    pub(crate) fn internal(detail: &str, cause: &dyn std::fmt::Display) -> Self {
+    pub fn internal(detail: &str, cause: &dyn std::fmt::Display) -> Self {
         tracing::error!(%cause, "{detail}");
         Self::new(ErrorCode::Internal, detail)
             .hint("This is a fault of the server; its log has more under this request's time.")
     }
 
     /// What a failure without a problem of its own, such as an unknown route, amounts to.
-    pub(crate) fn from_status(status: StatusCode, method: &str, path: &str) -> Self {
+    pub fn from_status(status: StatusCode, method: &str, path: &str) -> Self {
         match status {
             StatusCode::NOT_FOUND => {
                 Self::new(ErrorCode::NotFound, format!("there is no route {path}"))
@@ -69,8 +74,7 @@ impl ApiError {
     }
 
     /// The problem itself, for answers that carry it otherwise than as their body.
-    /// The problem itself, for an event.
-    pub(crate) fn into_problem(self) -> Problem {
+    pub fn into_problem(self) -> Problem {
         *self.0
     }
 
@@ -98,6 +102,12 @@ impl IntoResponse for ApiError {
         }
         response.extensions_mut().insert(problem);
         response
+    }
+}
+
+impl From<Problem> for ApiError {
+    fn from(problem: Problem) -> Self {
+        Self(Box::new(problem))
     }
 }
 

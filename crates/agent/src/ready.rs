@@ -16,7 +16,7 @@ struct Ready<'a> {
 }
 
 /// Writes the file beside its place and moves it there.
-pub(crate) fn write(path: &Path, url: &str) -> io::Result<()> {
+pub fn write(path: &Path, url: &str) -> io::Result<()> {
     let beside = beside(path);
     let mut text = serde_json::to_vec(&Ready {
         url,

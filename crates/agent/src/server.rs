@@ -5,6 +5,7 @@
 //! Drain: long streams end by themselves on the shutdown token, idle connections are closed, and
 //! whoever is in the middle of an answer gets [`DRAIN`] to finish.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,7 +23,6 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::edge::Edge;
 use crate::listen::{Connection, Listener};
 use crate::metrics::{Metrics, Open};
 use crate::ports::Peer;
@@ -40,14 +40,28 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// Pause after a failed accept: usually descriptors are used up and need time to come back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Who answers the requests of every connection.
+pub trait Answering:
+    Service<Request<Incoming>, Response = Response, Error = Infallible> + Clone + Send + 'static
+{
+}
+
+impl<S> Answering for S where
+    S: Service<Request<Incoming>, Response = Response, Error = Infallible> + Clone + Send + 'static
+{
+}
+
 /// Serves connections until the token is cancelled, then drains them.
-pub(crate) async fn serve(
+pub async fn serve<S>(
     listener: Listener,
-    edge: Edge,
+    edge: S,
     metrics: Arc<Metrics>,
     max_connections: usize,
     shutdown: CancellationToken,
-) {
+) where
+    S: Answering,
+    S::Future: Send,
+{
     let builder = Arc::new(protocol());
     let slots = Arc::new(Semaphore::new(max_connections));
     let connections = TaskTracker::new();
@@ -115,14 +129,17 @@ fn protocol() -> auto::Builder<TokioExecutor> {
 }
 
 /// Serves one connection.
-async fn drive(
+async fn drive<S>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Option<Peer>,
     builder: &auto::Builder<TokioExecutor>,
-    edge: Edge,
+    edge: S,
     slot: Slot,
     shutdown: &CancellationToken,
-) {
+) where
+    S: Answering,
+    S::Future: Send,
+{
     let asked = Arc::new(AtomicBool::new(false));
     let service = Noting {
         edge,
@@ -156,22 +173,22 @@ async fn drive(
 /// A connection's place among those served at a time. Every request carries it as an extension, so
 /// that a connection that becomes a WebSocket keeps its place for as long as that lives.
 #[derive(Clone)]
-pub(crate) struct Slot(#[expect(dead_code, reason = "held")] Arc<(Permit, Open)>);
+pub struct Slot(#[expect(dead_code, reason = "held")] Arc<(Permit, Open)>);
 
 type Permit = Result<OwnedSemaphorePermit, AcquireError>;
 
 /// Notes that a connection has asked for something, and tells where it comes from.
-struct Noting {
-    edge: Edge,
+struct Noting<S> {
+    edge: S,
     peer: Option<Peer>,
     asked: Arc<AtomicBool>,
     slot: Slot,
 }
 
-impl Service<Request<Incoming>> for Noting {
+impl<S: Answering> Service<Request<Incoming>> for Noting<S> {
     type Response = Response;
-    type Error = <Edge as Service<Request<Incoming>>>::Error;
-    type Future = <Edge as Service<Request<Incoming>>>::Future;
+    type Error = Infallible;
+    type Future = S::Future;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         if let Some(peer) = self.peer {

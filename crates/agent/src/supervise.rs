@@ -113,7 +113,7 @@ async fn copy(log: &OutputLog, stream: Stream, mut to: impl AsyncWrite + Unpin) 
 }
 
 /// Resolves when the agent is told to end: SIGTERM or SIGINT.
-pub(crate) fn told_to_end() -> io::Result<impl Future<Output = ()>> {
+pub fn told_to_end() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {

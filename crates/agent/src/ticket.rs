@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A ticket opens one stream, once: a GET of exactly the path it was made for (the query may be any),
-//! with `Accept: text/event-stream` or as a WebSocket. Kept are hashes only; what is looked for is
+//! with `Accept: text/event-stream` or as a WebSocket, whichever that path has; it never opens an answer
+//! that is not a stream. Kept are hashes only; what is looked for is
 //! compared in constant time. A ticket appears in no log: the edge takes it out of the address first.
 
 use std::collections::VecDeque;
@@ -20,19 +21,19 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
 
-use crate::{browsers, sse};
+use crate::api::routes;
 
 /// How long a ticket waits to be used.
-pub(crate) const VALID_FOR: Duration = Duration::from_secs(30);
+pub const VALID_FOR: Duration = Duration::from_secs(30);
 
 /// Most tickets that wait at a time.
 pub(crate) const CAPACITY: usize = 1_000;
 
 /// What a ticket begins with.
-pub(crate) const PREFIX: &str = "tk_";
+pub const PREFIX: &str = "tk_";
 
 /// The parameter it is sent in.
-pub(crate) const PARAMETER: &str = "ticket";
+pub const PARAMETER: &str = "ticket";
 
 struct Waiting {
     digest: [u8; 32],
@@ -42,20 +43,22 @@ struct Waiting {
 
 /// The tickets that wait, oldest first.
 #[derive(Default)]
-pub(crate) struct Tickets(Mutex<VecDeque<Waiting>>);
+pub struct Tickets(Mutex<VecDeque<Waiting>>);
 
 /// Why no ticket was made.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TicketError {
+pub enum TicketError {
+    /// As many wait as may.
     #[error("{CAPACITY} tickets are waiting to be used")]
     Full,
+    /// There is nothing to make one from.
     #[error("there are no random bytes: {0}")]
     Random(getrandom::Error),
 }
 
 impl Tickets {
     /// Makes a ticket for a path.
-    pub(crate) fn issue(&self, path: String) -> Result<String, TicketError> {
+    pub fn issue(&self, path: String) -> Result<String, TicketError> {
         let mut random = [0_u8; 24];
         getrandom::fill(&mut random).map_err(TicketError::Random)?;
         let ticket = random.iter().fold(PREFIX.to_owned(), |mut text, byte| {
@@ -76,13 +79,7 @@ impl Tickets {
     }
 
     /// Uses a ticket up. Whether it opens this request.
-    pub(crate) fn redeem(
-        &self,
-        ticket: &str,
-        method: &Method,
-        path: &str,
-        headers: &HeaderMap,
-    ) -> bool {
+    pub fn redeem(&self, ticket: &str, method: &Method, path: &str, headers: &HeaderMap) -> bool {
         let digest: [u8; 32] = Sha256::digest(ticket).into();
         let mut waiting = self.waiting();
         // All are looked at, so that time tells nothing.
@@ -99,8 +96,7 @@ impl Tickets {
         let Some(ticket) = found.and_then(|at| waiting.remove(at)) else {
             return false;
         };
-        let streams = sse::wanted(headers) || browsers::is_websocket(headers);
-        *method == Method::GET && streams && ticket.path == path
+        *method == Method::GET && ticket.path == path && routes::own().streams(path, headers)
     }
 
     /// Those that are still valid.
@@ -146,14 +142,24 @@ mod tests {
     async fn opens_streams_only() {
         let tickets = Tickets::default();
         let socket = HeaderMap::from_iter([(header::UPGRADE, "websocket".parse().unwrap())]);
-        for (method, headers, opens) in [
-            (Method::GET, HeaderMap::new(), false),
-            (Method::POST, events(), false),
-            (Method::GET, events(), true),
-            (Method::GET, socket, true),
+        let (output, connect) = ("/v1/processes/x/output", "/v1/terminals/x/connect");
+        for (method, path, headers, opens) in [
+            (Method::GET, output, HeaderMap::new(), false),
+            (Method::POST, output, events(), false),
+            (Method::GET, output, events(), true),
+            (Method::GET, output, socket.clone(), false),
+            (Method::GET, connect, socket.clone(), true),
+            (Method::GET, connect, events(), false),
+            (Method::GET, "/v1/env", events(), false),
+            (Method::GET, "/v1/files/content", events(), false),
+            (Method::GET, "/v1/processes/x", socket, false),
         ] {
-            let ticket = tickets.issue("/v1/x".to_owned()).unwrap();
-            assert_eq!(tickets.redeem(&ticket, &method, "/v1/x", &headers), opens);
+            let ticket = tickets.issue(path.to_owned()).unwrap();
+            assert_eq!(
+                tickets.redeem(&ticket, &method, path, &headers),
+                opens,
+                "{method} {path} {headers:?}"
+            );
         }
     }
 

@@ -63,9 +63,16 @@ pub(crate) fn run(arguments: AgentArguments) -> Result<ExitCode, Failure> {
 }
 
 fn options(arguments: AgentArguments) -> AgentOptions {
+    // Who connects to a Unix socket is a hub, which bounds its requests itself.
+    let max_connections = match arguments.listen {
+        Listen::Tcp(_) => MAX_CONNECTIONS,
+        Listen::Unix(_) => 16 * MAX_CONNECTIONS,
+    };
     AgentOptions {
         listen: arguments.listen,
-        state_dir: arguments.state_dir.unwrap_or_else(default_state_dir),
+        state_dir: arguments
+            .state_dir
+            .unwrap_or_else(|| default_state_dir("agent")),
         token_file: arguments.token_file,
         ready_file: arguments.ready_file,
         cwd: arguments.cwd,
@@ -74,7 +81,7 @@ fn options(arguments: AgentArguments) -> AgentOptions {
         log_bytes: arguments.log_bytes,
         cors_origins: arguments.cors_origins,
         allow_hosts: arguments.allow_hosts,
-        max_connections: MAX_CONNECTIONS,
+        max_connections,
         command: arguments.command,
     }
 }
@@ -87,8 +94,8 @@ fn failure(error: &AgentError) -> Failure {
     }
 }
 
-/// The XDG state directory, or one in /tmp for a user without a home.
-fn default_state_dir() -> PathBuf {
+/// A directory in the XDG state directory, or one in /tmp for a user without a home.
+pub(crate) fn default_state_dir(whose: &str) -> PathBuf {
     let set = |name| {
         std::env::var_os(name)
             .map(PathBuf::from)
@@ -99,11 +106,11 @@ fn default_state_dir() -> PathBuf {
         .map_or_else(
             || {
                 PathBuf::from(format!(
-                    "/tmp/sandshell-agent-{}",
+                    "/tmp/sandshell-{whose}-{}",
                     rustix::process::getuid().as_raw()
                 ))
             },
-            |state| state.join("sandshell/agent"),
+            |state| state.join("sandshell").join(whose),
         )
 }
 

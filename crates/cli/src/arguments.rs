@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sandshell_agent::{Listen, Origin};
+use sandshell_hub::PreviewDomain;
 
 const EXAMPLES: &str = "\
 Examples:
-  sandshell agent                          serve a sandbox on 127.0.0.1:3000
-  sandshell agent --listen unix:/tmp/s     serve it on a socket only you can use
+  sandshell serve                          keep sandboxes, and serve them on 127.0.0.1:4020
+  sandshell agent                          serve one sandbox on 127.0.0.1:3000
 ";
 
 const AGENT_EXAMPLES: &str = "\
@@ -23,6 +24,12 @@ Examples:
   echo 'ls -la / && id' | sandshell run -- bash
 ";
 
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  sandshell serve --listen 127.0.0.1:0 --ready-file /tmp/ready
+  sandshell serve --token-file /run/token --listen 0.0.0.0:4020 --warm 4
+";
+
 const VERSION_EXAMPLES: &str = "\
 Examples:
   sandshell version
@@ -32,7 +39,7 @@ Examples:
 const OPENAPI_EXAMPLES: &str = "\
 Examples:
   sandshell openapi > openapi.json
-  sandshell openapi | jq '.paths | keys'
+  sandshell openapi --hub | jq '.paths | keys'
 ";
 
 /// A safe computer for AI agents, driven over an API.
@@ -51,6 +58,9 @@ pub(crate) enum Command {
     /// Run one command in an isolated sandbox of its own; no server is needed.
     #[command(before_help = RUN_EXAMPLES)]
     Run(Box<RunArguments>),
+    /// Keep many sandboxes and serve them over HTTP.
+    #[command(before_help = SERVE_EXAMPLES)]
+    Serve(Box<ServeArguments>),
     /// Show the version.
     #[command(before_help = VERSION_EXAMPLES)]
     Version {
@@ -60,7 +70,11 @@ pub(crate) enum Command {
     },
     /// Print the `OpenAPI` document of the agent.
     #[command(before_help = OPENAPI_EXAMPLES)]
-    Openapi,
+    Openapi {
+        /// That of the hub.
+        #[arg(long)]
+        hub: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -150,6 +164,72 @@ pub(crate) struct RunArguments {
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// Address to serve: ADDRESS:PORT (port 0 picks a free one) or unix:PATH.
+    #[arg(
+        long,
+        env = "SANDSHELL_LISTEN",
+        default_value = "127.0.0.1:4020",
+        value_name = "ADDRESS"
+    )]
+    pub(crate) listen: Listen,
+
+    /// Directory for records and sandboxes [default: `$XDG_STATE_HOME/sandshell/hub`].
+    #[arg(long, env = "SANDSHELL_STATE_DIR", value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+
+    /// File with the admin's token; made with a fresh one when missing [default: `token` in the
+    /// state directory].
+    #[arg(long, env = "SANDSHELL_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// File to write {"url":…,"pid":…} to, once requests are served.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ready_file: Option<PathBuf>,
+
+    /// Sandboxes of the default spec to keep ready.
+    #[arg(long, default_value_t = 0, value_name = "COUNT")]
+    pub(crate) warm: usize,
+
+    /// Most sandboxes at a time.
+    #[arg(long, default_value_t = sandshell_hub::MAX_SANDBOXES, value_name = "COUNT")]
+    pub(crate) max_sandboxes: usize,
+
+    /// Most sandboxes of one token at a time, unless the token says otherwise.
+    #[arg(long, default_value_t = sandshell_hub::MAX_SANDBOXES, value_name = "COUNT")]
+    pub(crate) max_sandboxes_per_token: usize,
+
+    /// Most connections at a time; further ones wait.
+    #[arg(long, default_value_t = sandshell_hub::MAX_CONNECTIONS, value_name = "COUNT")]
+    pub(crate) max_connections: usize,
+
+    /// Most requests a second of one token; 0 for no limit.
+    #[arg(long, default_value_t = sandshell_hub::RATE, value_name = "COUNT")]
+    pub(crate) rate: u32,
+
+    /// Origin whose web pages may use the API, such as `http://localhost:5173`; may be given again.
+    #[arg(long = "cors-origin", value_name = "ORIGIN")]
+    pub(crate) cors_origins: Vec<Origin>,
+
+    /// Name in the Host header to answer to besides localhost and the address; may be given again.
+    #[arg(long = "allow-host", value_name = "NAME")]
+    pub(crate) allow_hosts: Vec<String>,
+
+    /// Domain under which ports get names of their own, such as `localhost:4020` or
+    /// `https://preview.example.org`; all names below it must lead here.
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) preview_domain: Option<PreviewDomain>,
+
+    /// Destroy all sandboxes at the end; otherwise they go on, and the next hub finds them.
+    #[arg(long)]
+    pub(crate) destroy_on_exit: bool,
+
+    /// Log as JSON, one object a line.
+    #[arg(long, env = "SANDSHELL_JSON_LOGS")]
+    pub(crate) json_logs: bool,
 }
 
 /// A part of init's surroundings.

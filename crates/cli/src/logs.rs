@@ -20,4 +20,5 @@ pub(crate) fn start(json: bool) {
 }
 
 /// Our own crates say when something notable happens, all others only when something is wrong.
-const DEFAULT_FILTER: &str = "warn,sandshell=info,sandshell_agent=info,sandshell_exec=info";
+const DEFAULT_FILTER: &str =
+    "warn,sandshell=info,sandshell_agent=info,sandshell_exec=info,sandshell_hub=info";

@@ -13,6 +13,7 @@ mod failure;
 mod launcher;
 mod logs;
 mod run;
+mod serve;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -34,8 +35,10 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Agent(arguments) => agent::run(*arguments),
         Command::Run(arguments) => run::run(*arguments),
+        Command::Serve(arguments) => serve::run(*arguments),
         Command::Version { json } => version(json),
-        Command::Openapi => print(&sandshell_agent::openapi_json()),
+        Command::Openapi { hub: false } => print(&sandshell_agent::openapi_json()),
+        Command::Openapi { hub: true } => print(&sandshell_hub::openapi_json()),
     };
     result.unwrap_or_else(Failure::report)
 }

@@ -41,6 +41,8 @@ pub(crate) struct Shared {
 pub struct Client {
     shared: Arc<Shared>,
     idempotency_key: Option<HeaderValue>,
+    /// What stands in place of `/v1` in paths: of one sandbox at a hub.
+    base: Option<Arc<str>>,
 }
 
 impl Client {
@@ -57,6 +59,7 @@ impl Client {
         Ok(Self {
             shared: Arc::new(shared),
             idempotency_key: None,
+            base: None,
         })
     }
 
@@ -67,6 +70,26 @@ impl Client {
         Ok(Self {
             shared: Arc::clone(&self.shared),
             idempotency_key: Some(key),
+            base: self.base.clone(),
+        })
+    }
+
+    /// The same client, for the routes below this path.
+    pub(crate) fn below(&self, base: String) -> Self {
+        Self {
+            base: Some(base.into()),
+            ..self.clone()
+        }
+    }
+
+    /// Where a route of the API is.
+    fn place(&self, path: &str) -> Result<Uri, ClientError> {
+        let moved = self
+            .base
+            .as_ref()
+            .and_then(|base| Some(format!("{base}{}", path.strip_prefix("/v1")?)));
+        Uri::try_from(moved.as_deref().unwrap_or(path)).map_err(|error| {
+            ClientError::protocol(format!("the path {path:?} cannot be requested"), error)
         })
     }
 
@@ -208,7 +231,8 @@ impl Client {
         headers.insert(SEC_WEBSOCKET_KEY, key);
         // The WebSocket library wants to be told the host in the URL too.
         let host = self.shared.host.to_str().unwrap_or("localhost");
-        *request.uri_mut() = Uri::try_from(format!("ws://{host}{path}")).map_err(|error| {
+        let place = self.place(path)?;
+        *request.uri_mut() = Uri::try_from(format!("ws://{host}{place}")).map_err(|error| {
             ClientError::protocol(format!("the path {path:?} cannot be requested"), error)
         })?;
         Ok((request, self.shared.endpoint.connect().await?))
@@ -333,9 +357,7 @@ impl Client {
     }
 
     fn request(&self, method: Method, path: &str, body: Bytes) -> Result<OutRequest, ClientError> {
-        let uri = Uri::try_from(path).map_err(|error| {
-            ClientError::protocol(format!("the path {path:?} cannot be requested"), error)
-        })?;
+        let uri = self.place(path)?;
         let keyed = method == Method::POST;
         let mut request = Request::new(OutBody::Whole(body));
         *request.method_mut() = method;

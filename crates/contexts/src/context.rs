@@ -23,6 +23,7 @@ use sandshell_types::{
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::jupyter::Directories;
 use crate::kernel::{Finished, Kernel, KernelFacts, Wake, already_ended};
 use crate::pool::Pools;
 use crate::run::{RunHandle, Stop};
@@ -77,6 +78,7 @@ enum Work {
 pub(crate) struct Workshop {
     pub(crate) executor: Executor,
     pub(crate) pools: Arc<Pools>,
+    pub(crate) directories: Directories,
 }
 
 impl ContextHandle {
@@ -87,7 +89,7 @@ impl ContextHandle {
         spec: ContextRequest,
         forget: impl FnOnce(&ContextId) + Send + 'static,
     ) -> Result<Self, ContextError> {
-        let kernel = Kernel::start(&workshop.executor, &workshop.pools, &spec).await?;
+        let kernel = Kernel::start(&workshop, &spec).await?;
         let (queue, work) = mpsc::channel(QUEUE + 1);
         let context = Arc::new(Context {
             id,
@@ -428,8 +430,7 @@ impl Owner {
 
     /// A fresh interpreter in place of one that is gone.
     async fn renew(&mut self) -> Result<(), ContextError> {
-        let Workshop { executor, pools } = &self.workshop;
-        let kernel = Kernel::start(executor, pools, &self.context.spec).await;
+        let kernel = Kernel::start(&self.workshop, &self.context.spec).await;
         let mut facts = self.context.facts();
         match kernel {
             Ok(kernel) => {

@@ -30,7 +30,7 @@ use crate::javascript;
 use crate::kernel::{Finished, KernelFacts, Wake};
 use crate::language::Interpreter;
 use crate::run::{RunHandle, Stop};
-use crate::stages::{self, Stages};
+use crate::stages::{self, Stopping};
 
 /// Where the driver finds what it was given. Below 16, because Node keeps such from its children (and
 /// has no other way to be told), and above what scripts use.
@@ -252,27 +252,12 @@ impl DriverKernel {
 
     /// Takes in all that comes until the run is over.
     async fn attend(&mut self, run: &RunHandle, log: &OutputLog) -> Finished {
-        let mut stops = run.stops();
-        let mut stages = Stages::default();
-        let mut stopped = None;
+        let mut stopping = Stopping::of(run);
         loop {
             tokio::select! {
                 // Output comes last: a flood of it must not keep us from the rest.
                 biased;
-                () = stop_heard(&mut stops) => {
-                    let wanted = *stops.borrow();
-                    stopped = stopped.or(wanted);
-                    if wanted == Some(Stop::Discard) {
-                        stages::kill(&self.program);
-                    } else if !stages.has_begun() && stages.advance(&self.program) {
-                        self.interrupt().await;
-                    }
-                }
-                () = stages.over() => {
-                    if stages.advance(&self.program) {
-                        self.interrupt().await;
-                    }
-                }
+                () = stopping.ask(&self.program) => self.interrupt().await,
                 message = self.frames.next() => match message {
                     Ok(message) => {
                         self.pump.drain(log).await;
@@ -281,18 +266,18 @@ impl DriverKernel {
                             [kind, is_main, ..] if is_main == "0" && (kind == "data" || kind == "dropped")
                         );
                         if let Some(status) = take_in(run, message) {
-                            return Finished::kept(stopped.map_or(status, Finished::status_of));
+                            return Finished::kept(stopping.reason().map_or(status, Finished::status_of));
                         }
                         // A byte each, into a socket that is as good as empty.
                         if waits && self.interrupts.write_all(b"g").await.is_err() {
-                            return self.lost(run, log, stopped).await;
+                            return self.lost(run, log, stopping.reason()).await;
                         }
                     }
                     // It ends, or has closed what is ours: it cannot be used any more.
-                    Err(_) => return self.lost(run, log, stopped).await,
+                    Err(_) => return self.lost(run, log, stopping.reason()).await,
                 },
                 // A child may have the channel too, so its end alone does not tell.
-                _ = self.program.ended() => return self.lost(run, log, stopped).await,
+                _ = self.program.ended() => return self.lost(run, log, stopping.reason()).await,
                 stream = self.pump.ready() => self.pump.transfer(stream, log).await,
             }
         }
@@ -331,18 +316,6 @@ pub(crate) async fn end_of(program: &Attached) -> Ended {
     }
     stages::kill(program);
     program.ended().await
-}
-
-/// Resolves when another stop is wanted than before.
-pub(crate) async fn stop_heard(stops: &mut tokio::sync::watch::Receiver<Option<Stop>>) {
-    loop {
-        if stops.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        if stops.borrow().is_some() {
-            return;
-        }
-    }
 }
 
 /// Takes a message of a run in; the status when it was the last one.

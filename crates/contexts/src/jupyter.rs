@@ -9,29 +9,29 @@
 //!
 //! A run is over when both its reply and its `idle` are there: only then has all output come.
 
+mod directory;
 mod message;
 mod spec;
 mod zmtp;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
-use sandshell_exec::inside::{Follow, Who};
 use sandshell_exec::output::{OutputLog, Stream};
 use sandshell_exec::{AttachRequest, Attached, ExecError, Executor, Pump};
 use sandshell_types::{
     ContextRequest, KernelChoice, KillReply, Language, RunError, RunResult, RunStatus,
 };
 use serde_json::{Value, json};
-use tokio::net::UnixStream;
 use tokio::time::Instant;
 
 use crate::ContextError;
-use crate::driver::{end_of, said, stop_heard};
+use crate::driver::{end_of, said};
 use crate::kernel::{Finished, KernelFacts, Wake};
-use crate::run::{RunHandle, Stop};
-use crate::stages::{self, Stages};
+use crate::run::RunHandle;
+use crate::stages::{self, Stopping};
+pub(crate) use directory::Directories;
+use directory::Directory;
 use message::{Message, Sealer};
 pub(crate) use spec::KernelSpec;
 use zmtp::{Kind, Socket};
@@ -56,6 +56,9 @@ const STDIN: u32 = 3;
 const CONTROL: u32 = 4;
 const HEARTBEAT: u32 = 5;
 
+/// The file that tells a kernel where its sockets are to be.
+const CONNECTION: &str = "connection.json";
+
 /// A kernel that runs.
 #[derive(Debug)]
 pub(crate) struct JupyterKernel {
@@ -76,110 +79,28 @@ pub(crate) struct JupyterKernel {
     between: Option<(Stream, String)>,
 }
 
-/// The kernel's directory in the sandbox. Removed with everything in it.
-#[derive(Debug)]
-struct Directory {
-    executor: Executor,
-    who: Who,
-    path: PathBuf,
-}
-
-impl Directory {
-    async fn make(
-        executor: &Executor,
-        who: Who,
-        name: &str,
-        file: Vec<u8>,
-    ) -> Result<Self, ContextError> {
-        let path = Path::new("/tmp").join(name);
-        let made = path.clone();
-        let job = executor.inside().run(&who, move |root| {
-            let (parent, name) = root.find_parent(&made)?;
-            rustix::fs::mkdirat(&parent, &name, Mode::RWXU)?;
-            let dir = root.find_dir(&made)?;
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-            let opened =
-                rustix::fs::openat(&dir, "connection.json", flags, Mode::RUSR | Mode::WUSR)?;
-            let mut rest = file.as_slice();
-            while !rest.is_empty() {
-                let n = rustix::io::write(&opened, rest)?;
-                rest = rest.get(n..).unwrap_or_default();
-            }
-            Ok::<_, rustix::io::Errno>(())
-        });
-        match job.await {
-            Ok(Ok(())) => Ok(Self {
-                executor: executor.clone(),
-                who,
-                path,
-            }),
-            Ok(Err(errno)) => Err(ContextError::start(format!(
-                "cannot make {}: {errno}",
-                path.display()
-            ))),
-            Err(error) => Err(ContextError::start(error.to_string())),
-        }
-    }
-
-    /// Connects to one of the kernel's sockets. It is found with the user's rights, inside, and
-    /// reached as what was found, whatever its name means by then.
-    async fn connect(&self, number: u32, kind: Kind) -> Option<Socket> {
-        use std::os::fd::AsRawFd as _;
-        let path = self.path.join(format!("s-{number}"));
-        let find = self
-            .executor
-            .inside()
-            .run(&self.who, move |root| root.find(&path, Follow::No));
-        let found = find.await.ok()?.ok()?;
-        let stat = rustix::fs::fstat(&found).ok()?;
-        if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Socket {
-            return None;
-        }
-        let stream = UnixStream::connect(format!("/proc/self/fd/{}", found.as_raw_fd()));
-        Socket::open(stream.await.ok()?, kind).await.ok()
-    }
-
-    async fn remove(&self) {
-        let path = self.path.clone();
-        let job = self.executor.inside().run(&self.who, move |root| {
-            let dir = root.find_dir(&path)?;
-            let opened = root.open(&dir, OFlags::RDONLY | OFlags::DIRECTORY)?;
-            for entry in rustix::fs::Dir::new(opened)? {
-                let name = entry?.file_name().to_owned();
-                if name.to_bytes() != b"." && name.to_bytes() != b".." {
-                    let _ = rustix::fs::unlinkat(&dir, &name, AtFlags::empty());
-                }
-            }
-            let (parent, name) = root.find_parent(&path)?;
-            rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR)
-        });
-        if let Ok(Err(error)) = job.await {
-            tracing::debug!(%error, path = %self.path.display(), "a kernel's directory stays");
-        }
-    }
-}
-
 impl JupyterKernel {
     /// Starts a kernel and waits until it answers.
     pub(crate) async fn start(
         executor: &Executor,
+        directories: &Directories,
         spec: &ContextRequest,
         kernel: KernelSpec,
     ) -> Result<Self, ContextError> {
-        let random = || sandshell_types::ContextId::generate().to_string();
-        let key = random();
-        let name = format!("sandshell-{}", random());
-        let who = executor.who(spec.user.as_deref())?;
-        let path = Path::new("/tmp").join(&name);
+        let key = sandshell_types::ContextId::generate().to_string();
+        let directory = directories.make(executor, spec.user.as_deref()).await?;
         let connection = json!({
-            "transport": "ipc", "ip": path.join("s").to_string_lossy(), "key": key,
+            "transport": "ipc", "ip": directory.path().join("s").to_string_lossy(), "key": key,
             "signature_scheme": "hmac-sha256", "shell_port": SHELL, "iopub_port": IOPUB,
             "stdin_port": STDIN, "control_port": CONTROL, "hb_port": HEARTBEAT,
             "kernel_name": "",
         });
-        let file = connection.to_string().into_bytes();
-        let directory = Directory::make(executor, who, &name, file).await?;
-        match Self::start_in(executor, spec, &kernel, directory, key).await {
+        let written = directory.write(CONNECTION, connection.to_string()).await;
+        let started = match written {
+            Ok(()) => Self::start_in(executor, spec, &kernel, directory, key).await,
+            Err(error) => Err((directory, error)),
+        };
+        match started {
             Ok(kernel) => Ok(kernel),
             Err((directory, error)) => {
                 directory.remove().await;
@@ -195,7 +116,7 @@ impl JupyterKernel {
         directory: Directory,
         key: String,
     ) -> Result<Self, (Directory, ContextError)> {
-        let file = directory.path.join("connection.json");
+        let file = directory.path().join(CONNECTION);
         let argv = kernel
             .argv
             .iter()
@@ -394,31 +315,16 @@ impl JupyterKernel {
     }
 
     async fn attend(&mut self, run: &RunHandle, log: &OutputLog, id: &str) -> Finished {
-        let mut stops = run.stops();
-        let mut stages = Stages::default();
-        let mut stopped = None;
+        let mut stopping = Stopping::of(run);
         let (mut status, mut idle, mut reported) = (None, false, false);
         while status.is_none() || !idle {
             tokio::select! {
                 biased;
-                () = stop_heard(&mut stops) => {
-                    let wanted = *stops.borrow();
-                    stopped = stopped.or(wanted);
-                    if wanted == Some(Stop::Discard) {
-                        stages::kill(&self.program);
-                    } else if !stages.has_begun() && stages.advance(&self.program) {
-                        self.interrupt().await;
-                    }
-                }
-                () = stages.over() => {
-                    if stages.advance(&self.program) {
-                        self.interrupt().await;
-                    }
-                }
-                ended = self.program.ended() => return Finished::lost(run, &ended, stopped),
+                () = stopping.ask(&self.program) => self.interrupt().await,
+                ended = self.program.ended() => return Finished::lost(run, &ended, stopping.reason()),
                 frames = self.iopub.next() => {
                     let Ok(frames) = frames else {
-                        return Finished::lost(run, &end_of(&self.program).await, stopped);
+                        return Finished::lost(run, &end_of(&self.program).await, stopping.reason());
                     };
                     if let Some(message) = self.sealer.open(&frames) {
                         if let Some((stream, text)) = output(&message) {
@@ -431,7 +337,7 @@ impl JupyterKernel {
                 }
                 frames = self.shell.next() => {
                     let Ok(frames) = frames else {
-                        return Finished::lost(run, &end_of(&self.program).await, stopped);
+                        return Finished::lost(run, &end_of(&self.program).await, stopping.reason());
                     };
                     let message = self.sealer.open(&frames);
                     if let Some(message) = message && message.parent == id && message.kind == "execute_reply" {
@@ -447,7 +353,7 @@ impl JupyterKernel {
             }
         }
         let status = status.unwrap_or(RunStatus::Error);
-        Finished::kept(stopped.map_or(status, Finished::status_of))
+        Finished::kept(stopping.reason().map_or(status, Finished::status_of))
     }
 
     async fn interrupt(&mut self) {
@@ -466,6 +372,11 @@ impl JupyterKernel {
     }
 }
 
+async fn connect(directory: &Directory, number: u32, kind: Kind) -> Option<Socket> {
+    let stream = directory.connect(&format!("s-{number}")).await?;
+    Socket::open(stream, kind).await.ok()
+}
+
 /// Connects as soon as the kernel listens.
 async fn connect_all(
     directory: &Directory,
@@ -476,9 +387,9 @@ async fn connect_all(
     let deadline = Instant::now() + START;
     let connecting = async {
         loop {
-            if let Some(shell) = directory.connect(SHELL, Kind::Dealer).await
-                && let Some(iopub) = directory.connect(IOPUB, Kind::Subscriber).await
-                && let Some(control) = directory.connect(CONTROL, Kind::Dealer).await
+            if let Some(shell) = connect(directory, SHELL, Kind::Dealer).await
+                && let Some(iopub) = connect(directory, IOPUB, Kind::Subscriber).await
+                && let Some(control) = connect(directory, CONTROL, Kind::Dealer).await
             {
                 return (shell, iopub, control);
             }

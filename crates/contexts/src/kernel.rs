@@ -1,19 +1,17 @@
 //! What runs the code of a context: one interface over drivers, sessions and Jupyter kernels.
 
-use std::sync::Arc;
-
+use sandshell_exec::Ended;
 use sandshell_exec::output::{OutputLog, Stream};
-use sandshell_exec::{Ended, Executor};
 use sandshell_types::{
     ContextOutcome, ContextRequest, KernelChoice, KillReply, Language, RunError, RunStatus,
 };
 
 use crate::ContextError;
 use crate::bash::BashKernel;
+use crate::context::Workshop;
 use crate::driver::{DriverKernel, said};
 use crate::jupyter::{JupyterKernel, KernelSpec};
 use crate::language::Interpreter;
-use crate::pool::Pools;
 use crate::run::{RunHandle, Stop};
 
 /// An interpreter that waits for code.
@@ -115,27 +113,28 @@ impl Finished {
 impl Kernel {
     /// Starts what the spec asks for, from those held ready where one fits.
     pub(crate) async fn start(
-        executor: &Executor,
-        pools: &Arc<Pools>,
+        workshop: &Workshop,
         spec: &ContextRequest,
     ) -> Result<Self, ContextError> {
-        if let Some(kernel) = Self::start_jupyter(executor, spec).await? {
+        let executor = &workshop.executor;
+        if let Some(kernel) = Self::start_jupyter(workshop, spec).await? {
             return Ok(Self::Jupyter(Box::new(kernel)));
         }
         let Some(interpreter) = Interpreter::of(spec.language) else {
             return Ok(Self::Bash(BashKernel::start(executor, spec).await?));
         };
         let typescript = spec.language == Language::Typescript;
-        let driver = pools.driver(executor, interpreter, spec).await?;
+        let driver = workshop.pools.driver(executor, interpreter, spec).await?;
         let driver = driver.speaking_typescript(typescript);
         Ok(Self::Driver(Box::new(driver)))
     }
 
     /// A Jupyter kernel, where one is wanted and installed.
     async fn start_jupyter(
-        executor: &Executor,
+        workshop: &Workshop,
         spec: &ContextRequest,
     ) -> Result<Option<JupyterKernel>, ContextError> {
+        let executor = &workshop.executor;
         let automatic = match spec.kernel {
             KernelChoice::Builtin => return Ok(None),
             // A session keeps more promises than any kernel for bash.
@@ -150,7 +149,7 @@ impl Kernel {
                 Err(KernelSpec::missing(spec.language))
             };
         };
-        match JupyterKernel::start(executor, spec, found).await {
+        match JupyterKernel::start(executor, &workshop.directories, spec, found).await {
             Ok(kernel) => Ok(Some(kernel)),
             Err(ContextError::Start { reason }) if automatic => {
                 tracing::warn!(%reason, "a Jupyter kernel does not start; the built-in driver is used");

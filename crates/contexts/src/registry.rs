@@ -1,6 +1,7 @@
 //! All contexts of a sandbox, by id. Concurrent creates of one id make one.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandshell_exec::Executor;
@@ -8,6 +9,7 @@ use sandshell_types::{ContextId, ContextRequest, KillReply};
 use tokio::sync::OnceCell;
 
 use crate::context::{ContextHandle, Workshop, check_env};
+use crate::jupyter::Directories;
 use crate::pool::Pools;
 use crate::{CONTEXTS, ContextError};
 
@@ -36,11 +38,20 @@ struct Slot {
 }
 
 impl Contexts {
-    /// None yet. To be called inside the runtime.
-    pub fn new(executor: Executor) -> Result<Self, ContextError> {
+    /// None yet. `notes` is a directory of the agent's own; what a former agent noted there is removed
+    /// from the sandbox.
+    pub async fn open(executor: Executor, notes: PathBuf) -> Result<Self, ContextError> {
         let pools = Arc::new(Pools::new()?);
+        let directories = Directories::open(&executor, notes).await;
+        let directories = directories.map_err(|error| {
+            ContextError::start(format!("the notes of the agent cannot be used: {error}"))
+        })?;
         Ok(Self(Arc::new(Inner {
-            workshop: Workshop { executor, pools },
+            workshop: Workshop {
+                executor,
+                pools,
+                directories,
+            },
             table: Mutex::default(),
         })))
     }

@@ -10,7 +10,10 @@
 use std::time::Duration;
 
 use sandshell_exec::{Attached, Target};
+use tokio::sync::watch;
 use tokio::time::Instant;
+
+use crate::run::{RunHandle, Stop};
 
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
@@ -25,15 +28,76 @@ enum Stage {
     Kill,
 }
 
+/// How a run is stopped, once that is wanted.
+#[derive(Debug)]
+pub(crate) struct Stopping {
+    wanted: watch::Receiver<Option<Stop>>,
+    stages: Stages,
+    /// Why, as it was first said.
+    reason: Option<Stop>,
+}
+
+impl Stopping {
+    pub(crate) fn of(run: &RunHandle) -> Self {
+        Self {
+            wanted: run.stops(),
+            stages: Stages::default(),
+            reason: None,
+        }
+    }
+
+    /// Why the run was stopped, if it was.
+    pub(crate) fn reason(&self) -> Option<Stop> {
+        self.reason
+    }
+
+    /// Resolves when the interpreter is to be asked to interrupt its code. All else that a stop takes
+    /// is done on the way.
+    ///
+    /// CANCEL SAFETY: nothing is lost when the future is dropped.
+    pub(crate) async fn ask(&mut self, program: &Attached) {
+        loop {
+            tokio::select! {
+                biased;
+                stop = heard(&mut self.wanted) => {
+                    self.reason = self.reason.or(Some(stop));
+                    if stop == Stop::Discard {
+                        kill(program);
+                    } else if !self.stages.has_begun() && self.stages.advance(program) {
+                        return;
+                    }
+                }
+                () = self.stages.over() => {
+                    if self.stages.advance(program) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Resolves when another stop is wanted than before.
+async fn heard(wanted: &mut watch::Receiver<Option<Stop>>) -> Stop {
+    loop {
+        if wanted.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        if let Some(stop) = *wanted.borrow() {
+            return stop;
+        }
+    }
+}
+
 /// An interrupt, not begun or under way.
 #[derive(Debug, Default)]
-pub(crate) struct Stages(Option<(Stage, Instant)>);
+struct Stages(Option<(Stage, Instant)>);
 
 impl Stages {
     /// Resolves when the present stage has had its time.
     ///
     /// CANCEL SAFETY: changes nothing.
-    pub(crate) async fn over(&self) {
+    async fn over(&self) {
         match self.0 {
             Some((_, at)) => tokio::time::sleep_until(at).await,
             None => std::future::pending().await,
@@ -42,7 +106,7 @@ impl Stages {
 
     /// Begins, or goes on to the next stage. Says whether the interpreter is to be asked now.
     #[must_use]
-    pub(crate) fn advance(&mut self, program: &Attached) -> bool {
+    fn advance(&mut self, program: &Attached) -> bool {
         let (stage, time) = match self.0 {
             None => (Stage::Ask, 150),
             Some((Stage::Ask, _)) => (Stage::Children, 250),
@@ -62,7 +126,7 @@ impl Stages {
     }
 
     /// Whether it has begun.
-    pub(crate) fn has_begun(&self) -> bool {
+    fn has_begun(&self) -> bool {
         self.0.is_some()
     }
 }

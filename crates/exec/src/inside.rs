@@ -26,7 +26,7 @@ use sandshell_sys::procfs;
 use sandshell_sys::spawn::Identity;
 use tokio::net::TcpStream;
 
-pub use root::{Follow, Root};
+pub use root::{Follow, Root, wants_directory};
 use threads::Threads;
 
 /// Most threads at work in the sandbox's files at a time; further jobs wait.

@@ -85,6 +85,7 @@ impl Backups {
     ) -> Result<(Task<BackupRecord>, bool), BackupError> {
         let inner = &self.0;
         storage::check(&request)?;
+        check_ttl(request.ttl_ms)?;
         let who = inner.executor.who(request.user.as_deref())?;
         let named = Named {
             field: "path",
@@ -116,6 +117,7 @@ impl Backups {
         };
         tokio::spawn(async move {
             let made = making.run(pack, request).await;
+            let made = made.map_err(|error| making.why(error));
             match &made {
                 Ok(record) => making.inner.tell(Happening::BackupCreated {
                     backup: record.id.clone(),
@@ -252,6 +254,19 @@ struct Making {
 }
 
 impl Making {
+    /// What breaks off because somebody wants it to fails in many ways; this is why.
+    fn why(&self, error: BackupError) -> BackupError {
+        if self.inner.shutdown.is_cancelled() {
+            BackupError::Cancelled
+        } else if self.cancel.is_cancelled() {
+            BackupError::Deleted {
+                id: self.id.to_string(),
+            }
+        } else {
+            error
+        }
+    }
+
     async fn run(&self, pack: Pack, request: BackupRequest) -> Result<BackupRecord, BackupError> {
         let store = &self.inner.store;
         let _slot = self.inner.slots.acquire().await;
@@ -284,12 +299,7 @@ impl Making {
             sha256: Some(sha256),
             stored,
             created_at,
-            expires_at: request.ttl_ms.and_then(|ttl| {
-                let ttl = i64::try_from(ttl).ok()?;
-                created_at
-                    .checked_add(jiff::SignedDuration::from_millis(ttl))
-                    .ok()
-            }),
+            expires_at: request.ttl_ms.and_then(|ttl| end_of(created_at, ttl)),
         };
         if self.cancel.is_cancelled() {
             return Err(BackupError::Cancelled);
@@ -354,6 +364,30 @@ impl Making {
             Ok((counts, tally))
         });
         Ok(checked.await.map_err(|_| BackupError::Broken)??)
+    }
+}
+
+/// When something that is kept so long is over; `None` beyond what a calendar has.
+fn end_of(begin: Timestamp, ttl_ms: u64) -> Option<Timestamp> {
+    let ttl = i64::try_from(ttl_ms).ok()?;
+    begin
+        .checked_add(jiff::SignedDuration::from_millis(ttl))
+        .ok()
+}
+
+fn check_ttl(ttl_ms: Option<u64>) -> Result<(), BackupError> {
+    let invalid = |detail: &str| {
+        Err(BackupError::Invalid {
+            pointer: "/ttl_ms".to_owned(),
+            detail: detail.to_owned(),
+        })
+    };
+    match ttl_ms {
+        Some(0) => invalid("a backup that is kept for 0 ms would be gone before it is answered"),
+        Some(ttl) if end_of(Timestamp::now(), ttl).is_none() => {
+            invalid("the time lies beyond the year 9999; leave it out to keep the backup")
+        }
+        _ => Ok(()),
     }
 }
 

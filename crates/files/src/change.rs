@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
-use sandshell_exec::inside::{Follow, Root};
+use sandshell_exec::inside::{Follow, Root, wants_directory};
 use sandshell_types::{FileEntry, FileMode};
 
 use crate::FileError;
@@ -103,10 +103,14 @@ pub fn rename(root: &Root, spec: &MoveSpec) -> Result<FileEntry, FileError> {
     let (from_dir, from) = root
         .find_parent(&spec.from)
         .map_err(FileError::at(&spec.from))?;
-    root.stat_at(&from_dir, &from)
+    let stat = root
+        .stat_at(&from_dir, &from)
         .map_err(FileError::at(&spec.from))?;
     let at_target = || FileError::at(&spec.to);
     let place = Place::of(root, &spec.to, spec.parents).map_err(at_target())?;
+    if wants_directory(&spec.to) && FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        return Err(at_target()(Errno::NOTDIR));
+    }
     let made = place.make_missing().map_err(at_target())?;
     let dir = made.last();
     let renamed = if spec.overwrite {

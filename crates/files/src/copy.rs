@@ -14,7 +14,7 @@ use rustix::fs::{
     readlinkat, renameat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
-use sandshell_exec::inside::{Follow, Root};
+use sandshell_exec::inside::{Follow, Root, wants_directory};
 use sandshell_types::FileEntry;
 
 use crate::FileError;
@@ -69,6 +69,7 @@ pub fn copy(root: &Root, spec: &CopySpec) -> Result<Copied, FileError> {
     };
     let place = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory if !spec.recursive => return Err(at_source()(Errno::ISDIR)),
+        FileType::RegularFile if wants_directory(&spec.to) => Err(Errno::NOTDIR),
         FileType::RegularFile if spec.overwrite => {
             Place::through_links(root, &spec.to, spec.parents)
         }

@@ -14,6 +14,7 @@ mod entry;
 mod error;
 mod find;
 pub mod git;
+mod kernels_own;
 mod list;
 mod named;
 mod pipe;

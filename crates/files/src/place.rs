@@ -20,7 +20,7 @@ use rustix::fs::{
     renameat_with, unlinkat,
 };
 use rustix::io::Errno;
-use sandshell_exec::inside::{Follow, Root};
+use sandshell_exec::inside::{Follow, Root, wants_directory};
 
 /// Links that are followed one after the other, as many as the kernel follows.
 const LINKS: usize = 40;
@@ -84,7 +84,7 @@ impl Place {
 
     /// The place where a file is written: through links, to what they lead to.
     pub(crate) fn through_links(root: &Root, path: &Path, parents: bool) -> Result<Self, Errno> {
-        if path.as_os_str().as_bytes().ends_with(b"/") {
+        if wants_directory(path) {
             return Err(Errno::ISDIR);
         }
         let mut path: PathBuf = path.to_owned();

@@ -17,6 +17,7 @@ use sandshell_exec::inside::{Follow, Root};
 
 use crate::FileError;
 use crate::entry::Facts;
+use crate::kernels_own::is_kernels_own;
 use crate::stream::{Buffers, Source};
 
 /// Bytes read at a time.
@@ -92,7 +93,15 @@ fn read_first<T>(
         end: (!sizeless).then_some(range.end),
         buffers: Buffers::new(size.max(1)),
     };
-    let first = rest.piece()?;
+    let first = rest.piece().map_err(|errno| match errno {
+        // What calls itself a file and cannot be read as one: a pipe, a device, memory.
+        Errno::SPIPE | Errno::IO | Errno::INVAL | Errno::OPNOTSUPP
+            if is_kernels_own(&rest.file) =>
+        {
+            Errno::AGAIN
+        }
+        errno => errno,
+    })?;
     let complete = first.len() < size || rest.end == Some(rest.at);
     let length = match rest.end {
         Some(end) if whole && complete && end <= PIECE as u64 => Some(first.len() as u64),

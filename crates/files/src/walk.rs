@@ -18,31 +18,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstatfs, openat};
+use rustix::fs::{FileType, Mode, OFlags, Stat, openat};
 use rustix::io::Errno;
 use sandshell_exec::inside::{Follow, Root};
 
 use crate::FileError;
+use crate::kernels_own::is_kernels_own;
 use crate::tree::{Name, Tree};
 pub(crate) use globs::Globs;
 use rules::{Rules, Verdict};
 
 /// Deepest level. What is packed can be unpacked again, which holds a descriptor for each.
 pub(crate) const MAX_LEVELS: usize = 512;
-
-/// Magic numbers of file systems that are the kernel's own: proc, sysfs, cgroup, cgroup2, debugfs,
-/// tracefs, securityfs, devpts, bpf.
-const KERNELS_OWN: &[i64] = &[
-    0x9fa0,
-    0x6265_6572,
-    0x0027_e0eb,
-    0x6367_7270,
-    0x6462_6720,
-    0x7472_6163,
-    0x7363_6673,
-    0x1cd1,
-    0xcafe_4a11_u32 as i64,
-];
 
 /// What a walk leaves out.
 #[derive(Debug, Clone)]
@@ -270,10 +257,6 @@ impl Walk<'_> {
             errno,
         }
     }
-}
-
-fn is_kernels_own(dir: impl AsFd) -> bool {
-    fstatfs(dir).is_ok_and(|stat| KERNELS_OWN.contains(&stat.f_type))
 }
 
 /// A path below a directory in full, as the user would name it.

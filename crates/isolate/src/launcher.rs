@@ -295,6 +295,7 @@ fn begin(workshop: &Workshop, plan: &SandboxPlan) -> Result<Begun, Step> {
             what: error.to_string(),
             errno: Errno::INVAL,
         })?;
+    let joins = groups.joins().map_err(Step::at("the sandbox's groups"))?;
     // Only whoever may mount can hand a group over without what lies beside it.
     let delegated = groups.delegate().unwrap_or_else(|errno| {
         let reason = format!("its groups cannot be handed over: {errno}");
@@ -328,6 +329,7 @@ fn begin(workshop: &Workshop, plan: &SandboxPlan) -> Result<Begun, Step> {
             go,
             trees,
             groups,
+            joins,
             delegated,
             socket,
             liveness,

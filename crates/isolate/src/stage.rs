@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::launch::{InitHandle, Surroundings, wait_for_event};
 use crate::launcher::Workshop;
-use crate::limits::{Controllers, SandboxGroups};
+use crate::limits::{Controllers, Joins, SandboxGroups};
 use crate::plan::{AGENT_UID, Ids, SANDBOX_UID, SandboxPlan};
 use crate::protocol::Event;
 use crate::{probe, rootfs};
@@ -139,6 +139,8 @@ pub(crate) struct Birth {
     /// Copies of mounts, where the launcher must make them.
     pub(crate) trees: Option<Trees>,
     pub(crate) groups: SandboxGroups,
+    /// What init joins of them.
+    pub(crate) joins: Joins,
     /// What the agent gets of them.
     pub(crate) delegated: (Result<Group, String>, Controllers),
     pub(crate) socket: OwnedFd,
@@ -207,6 +209,7 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
         go,
         trees,
         groups,
+        joins,
         delegated: (cgroup, controllers),
         socket,
         liveness,
@@ -224,7 +227,8 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
     // What is built has the modes it is given.
     rustix::process::umask(Mode::empty());
     let own = Own::of(plan.ids);
-    own.take_on(own.builder).map_err(Step::at("user ids"))?;
+    // The sandbox's groups are the agent's, so whoever is to be born in one must be its child.
+    own.take_on(own.agent).map_err(Step::at("user ids"))?;
     rootfs::privatise().map_err(Step::at("private mounts"))?;
     let trees = match trees {
         Some(trees) => trees,
@@ -240,7 +244,7 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
             plan: &plan,
             own,
             trees: &trees.shown,
-            groups: &groups,
+            joins: &joins,
             channels: &channels,
             socket: &theirs,
         });
@@ -252,8 +256,6 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
     map_ids(init.pid, plan.ids).map_err(Step::at("init's ids"))?;
     packet::send(&ours, MAPPED, &[]).map_err(Step::at("init's ids"))?;
     rustix::process::umask(Mode::from_raw_mode(0o077));
-    own.take_on(own.agent)
-        .map_err(Step::at("the agent's user"))?;
     drop_capabilities(plan.ids).map_err(Step::at("the agent's capabilities"))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Step::at("non-dumpable"))?;
     let (root, proved) = match wait_for_event(&ours) {

@@ -1,7 +1,8 @@
 //! Fixtures for integration tests and benchmarks of the built binary. Linux only.
 //!
 //! [`Agent`] is a running `sandshell agent` with a temporary directory of its own; dropping it ends
-//! the agent and removes the directory. The free functions look at processes from outside, by
+//! the agent and removes the directory. [`Hub`] is a running `sandshell serve`, which can also be
+//! killed and started again. The free functions look at processes from outside, by
 //! `/proc` and pidfds, so that tests can prove what the agent says of itself.
 //!
 //! Nothing here sleeps or polls by time: every wait is on a kernel event with a deadline. The waits
@@ -26,6 +27,7 @@
 mod agent;
 mod binary;
 mod builder;
+mod hub;
 mod pidfd;
 mod proc;
 mod ready;
@@ -34,6 +36,7 @@ mod user;
 pub use agent::Agent;
 pub use binary::find_binary;
 pub use builder::AgentBuilder;
+pub use hub::Hub;
 pub use pidfd::wait_for_exit_of;
 pub use proc::{alive_with_marker, children_deep, open_fds, pss_bytes, rss_bytes, wait_until_gone};
 pub use user::UnprivilegedUser;

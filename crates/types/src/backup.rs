@@ -30,6 +30,7 @@ pub struct BackupRequest {
     pub skip_unreadable: bool,
     /// It is deleted this long after it was made. Kept until deleted by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
     pub ttl_ms: Option<u64>,
     /// Where to send it. Nothing is then kept here but the record, unless `keep` says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Protection;
+
 macro_rules! error_codes {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $status:literal, $title:literal;)*) => {
         /// A stable, machine-readable reason for a failed request.
@@ -65,6 +67,10 @@ error_codes! {
     PortNotFound = "port_not_found", 404, "Nothing listens on this port";
     /// No such code context.
     ContextNotFound = "context_not_found", 404, "The context does not exist";
+    /// No such sandbox, or none that this token may know of.
+    SandboxNotFound = "sandbox_not_found", 404, "The sandbox does not exist";
+    /// No such token.
+    TokenNotFound = "token_not_found", 404, "The token does not exist";
     /// The route exists, the method does not.
     MethodNotAllowed = "method_not_allowed", 405, "The method is not allowed here";
     /// The id is taken by something with another spec.
@@ -85,6 +91,8 @@ error_codes! {
     GitConflict = "git_conflict", 409, "Git has a conflict";
     /// The context has too many runs waiting.
     ContextBusy = "context_busy", 409, "The context is busy";
+    /// The sandbox is paused and answers after a resume.
+    SandboxPaused = "sandbox_paused", 409, "The sandbox is paused";
     /// The session has ended.
     SessionEnded = "session_ended", 410, "The session has ended";
     /// The bytes at this offset are no longer kept; `first_offset` names the first that are.
@@ -93,6 +101,8 @@ error_codes! {
     TerminalEnded = "terminal_ended", 410, "The terminal has ended";
     /// The interpreter of the context has ended.
     ContextEnded = "context_ended", 410, "The context has ended";
+    /// The sandbox was destroyed or died; its record tells why.
+    SandboxGone = "sandbox_gone", 410, "The sandbox is gone";
     /// The file's `ETag` or time does not meet the condition of the request.
     PreconditionFailed = "precondition_failed", 412, "The file is not as expected";
     /// The body is larger than the limit.
@@ -133,6 +143,8 @@ error_codes! {
     LimitReached = "limit_reached", 429, "A limit is reached";
     /// Something of ours failed.
     Internal = "internal", 500, "Something failed on our side";
+    /// The sandbox's agent refused the connection or broke it off.
+    SandboxUnreachable = "sandbox_unreachable", 502, "The sandbox does not answer";
     /// The server behind the port refused the connection or broke it off.
     PortUnreachable = "port_unreachable", 502, "The port does not answer";
     /// The remote's name does not resolve or it does not answer.
@@ -174,6 +186,9 @@ pub struct Problem {
     /// With `stdin_offset`: the offset the next write must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_offset: Option<u64>,
+    /// With `isolation_unavailable`: what became of each layer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protections: Vec<Protection>,
     /// The id of the request, also in the `x-request-id` header.
     #[serde(default)]
     pub request_id: String,
@@ -192,6 +207,7 @@ impl Problem {
             pointer: None,
             first_offset: None,
             expected_offset: None,
+            protections: Vec::new(),
             request_id: String::new(),
         }
     }

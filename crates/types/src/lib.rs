@@ -13,6 +13,7 @@ mod error;
 mod exec;
 mod file;
 mod git;
+mod hub;
 mod ids;
 mod network;
 mod output;
@@ -50,10 +51,13 @@ pub use git::{
     GitPullRequest, GitPushReply, GitPushRequest, GitPushState, GitPushedRef, GitSignature,
     GitStatusEntry, GitStatusReply, GitStatusRequest,
 };
-pub use ids::{BackupId, CommandId, ContextId, IdError, ProcessId, SessionId, TerminalId};
-pub use network::{
-    NetworkMode, NetworkRefused, NetworkSpec, RefusalReason, SecretRecord, SecretSpec, SecretValue,
+pub use hub::{
+    AuditEntry, IsolationPolicy, IsolationSpec, NetworkMode, NetworkSpec, OnIdle, Preview,
+    PreviewRequest, SandboxId, SandboxIdError, SandboxLimits, SandboxPatch, SandboxRecord,
+    SandboxSpec, SandboxState, Scope, SecretSpec, TokenCreated, TokenRecord, TokenRequest,
 };
+pub use ids::{BackupId, CommandId, ContextId, IdError, ProcessId, SessionId, TerminalId};
+pub use network::{NetworkRefused, RefusalReason};
 pub use output::{
     Encoded, Encoding, ExitEvent, OutputEvent, StdinReply, StreamName, TextEncoding, TruncatedEvent,
 };

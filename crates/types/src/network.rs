@@ -1,94 +1,10 @@
-//! What a sandbox may reach outside, and what it was refused.
+//! What a sandbox was refused outside.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Happening;
-
-/// The network of a sandbox.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({"mode": "allow", "allow": ["api.example.com", "*.example.org", "db.example.net:5432"]}))]
-pub struct NetworkSpec {
-    /// How much of the outside is reached.
-    #[serde(default)]
-    pub mode: NetworkMode,
-    /// For the mode `allow`: `example.com`, `*.example.com` (the names below it, not itself), each
-    /// with an optional `:port`; without one 80 and 443. A public address stands for itself.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub allow: Vec<String>,
-}
-
-/// How much of the outside a sandbox reaches.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum NetworkMode {
-    /// Nothing: loopback only.
-    #[default]
-    None,
-    /// The hosts of a list, through the proxy.
-    Allow,
-    /// Every public address.
-    Full,
-}
-
-/// A header that the proxy puts into requests to a host, so that its value never enters the sandbox.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({"host": "api.example.com", "header": "authorization", "value": "Bearer …"}))]
-pub struct SecretSpec {
-    /// The host, as in the allow list but without `*`; with a port only requests to that port get it.
-    pub host: String,
-    /// Name of the header. What the sandbox sends under this name is replaced.
-    pub header: String,
-    /// Its value. It is never shown again.
-    #[schema(value_type = String, write_only)]
-    pub value: SecretValue,
-}
-
-/// Text that is not shown by `Debug`.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct SecretValue(String);
-
-impl SecretValue {
-    /// Hides a text.
-    pub const fn new(text: String) -> Self {
-        Self(text)
-    }
-
-    /// The text itself.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for SecretValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(hidden)")
-    }
-}
-
-/// A secret as it is shown: without its value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct SecretRecord {
-    /// The host.
-    pub host: String,
-    /// Name of the header.
-    pub header: String,
-}
-
-impl From<&SecretSpec> for SecretRecord {
-    fn from(spec: &SecretSpec) -> Self {
-        Self {
-            host: spec.host.clone(),
-            header: spec.header.clone(),
-        }
-    }
-}
 
 /// A connection that was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -206,18 +122,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_does_not_show_itself() {
-        let spec: SecretSpec = serde_json::from_str(
-            r#"{"host":"api.example.com","header":"x-api-key","value":"hunter2"}"#,
-        )
-        .unwrap();
-        assert_eq!(spec.value.reveal(), "hunter2");
-        assert!(!format!("{spec:?}").contains("hunter2"));
-        let shown = serde_json::to_string(&SecretRecord::from(&spec)).unwrap();
-        assert!(!shown.contains("hunter2"));
-    }
-
-    #[test]
     fn reasons_are_named_as_on_the_wire() {
         for reason in RefusalReason::ALL {
             assert_eq!(
@@ -226,12 +130,5 @@ mod tests {
                 "{reason:?}"
             );
         }
-    }
-
-    #[test]
-    fn the_default_is_no_network() {
-        let spec: NetworkSpec = serde_json::from_str("{}").unwrap();
-        assert_eq!(spec.mode, NetworkMode::None);
-        assert!(serde_json::from_str::<NetworkSpec>(r#"{"mode":"open"}"#).is_err());
     }
 }

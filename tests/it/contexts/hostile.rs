@@ -7,6 +7,7 @@ use sandshell_testkit::Agent;
 
 use super::{code_of, context_of, create, main_text, run};
 use crate::calls::in_time;
+use crate::signs::Bell;
 
 #[tokio::test]
 async fn threads_display_side_by_side() {
@@ -77,20 +78,15 @@ async fn a_display_between_runs_comes_with_the_next() {
     let agent = Agent::start();
     let client = agent.client();
     let id = create(&client, &context_of(Language::Python)).await.id;
-    let begun = agent.work_dir().join("begun");
+    let mut bell = Bell::hang(&agent.work_dir());
     let code = format!(
         "import threading, time\n\
-         def show():\n    time.sleep(0.2)\n    open('{}', 'w').close()\n    display('late')\n\
+         def show():\n    time.sleep(0.2)\n    open('{}', 'w').write('!')\n    display('late')\n\
          thread = threading.Thread(target=show)\nthread.start()",
-        begun.display()
+        bell.path()
     );
     assert!(run(&client, &id, &code).await.results.is_empty());
-    in_time(async {
-        while !begun.exists() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    bell.rung(1).await;
     let reply = run(&client, &id, "thread.join()").await;
     assert_eq!(reply.end.status, RunStatus::Ok, "{:?}", reply.error);
     assert_eq!(reply.results.len(), 1);
@@ -202,7 +198,6 @@ async fn a_result_beyond_any_bound_is_dropped() {
         (
             Language::Javascript,
             [
-                // A string itself takes Node's inspector many seconds.
                 "({ toHtml: () => 'v'.repeat(70_000_000) })",
                 "display('v'.repeat(70_000_000))",
                 "display('v'.repeat(50_000_000))",
@@ -248,4 +243,41 @@ async fn a_result_beyond_any_bound_is_dropped() {
         assert_eq!(main_text(&run(&client, &id, "kept + 1").await), Some("42"));
         in_time(client.delete_context(&id)).await.unwrap();
     }
+}
+
+/// Node's own inspector ends Node when a string has too much to escape.
+#[tokio::test]
+async fn long_strings_of_javascript_are_shown_whole_or_dropped() {
+    let agent = Agent::start();
+    let client = agent.client();
+    let id = create(&client, &context_of(Language::Javascript)).await.id;
+    run(&client, &id, "let kept = 41").await;
+    for code in [
+        "display('\\n'.repeat(40_000_000))",
+        "'v'.repeat(50_000_000)",
+    ] {
+        let reply = run(&client, &id, code).await;
+        assert_eq!(reply.end.context, ContextOutcome::Kept, "{code}");
+        assert_eq!(
+            (reply.end.status, reply.end.dropped_results),
+            (RunStatus::Ok, 1),
+            "{code}"
+        );
+    }
+    // Longer than what is quoted at a time: the same as Node shows where nothing is cut.
+    for text in [
+        "'ab\\n\\u0001é😀'.repeat(400_000)",
+        "`it's `.repeat(400_000)",
+        "`'\"`.repeat(600_000)",
+        "`'\"\\``.repeat(600_000)",
+    ] {
+        let code = format!(
+            "display({text}); require('util').inspect({text}, {{ maxStringLength: null, breakLength: Infinity }}).length"
+        );
+        let reply = run(&client, &id, &code).await;
+        let shown = reply.results[0].data["text/plain"].as_str().unwrap();
+        let length = shown.encode_utf16().count().to_string();
+        assert_eq!(main_text(&reply), Some(length.as_str()), "{text}");
+    }
+    assert_eq!(main_text(&run(&client, &id, "kept + 1").await), Some("42"));
 }

@@ -12,6 +12,7 @@ use sandshell_testkit::{Agent, alive_with_marker, wait_until_gone};
 
 use super::{code_of, context_of, create, main_text, run};
 use crate::calls::{code_of as refusal_of, env, in_time, marker, text};
+use crate::signs::Bell;
 
 fn named(id: &str, language: Language) -> ContextRequest {
     ContextRequest {
@@ -154,9 +155,12 @@ async fn nothing_is_left_after_a_delete_or_the_agents_end() {
     let agent = Agent::start();
     let client = agent.client();
     let mark = marker();
-    // Children that want to stay: in a session of their own, deaf to TERM.
+    let mut bell = Bell::hang(&agent.work_dir());
+    // Children that want to stay: in a session of their own, deaf to TERM. A run may well be over
+    // before they are what they become, so they say when they are.
     let stay = format!(
-        "setsid sh -c 'trap \"\" TERM; while :; do sleep 1000; done; : {mark}' >/dev/null 2>&1 &"
+        "setsid sh -c 'trap \"\" TERM; echo >{}; while :; do sleep 1000; done; : {mark}' >/dev/null 2>&1 &",
+        bell.path()
     );
     let python = create(&client, &context_of(Language::Python)).await;
     let node = create(&client, &context_of(Language::Javascript)).await;
@@ -175,6 +179,7 @@ async fn nothing_is_left_after_a_delete_or_the_agents_end() {
         run(&client, &bash.id, &stay).await.end.status,
         RunStatus::Ok
     );
+    bell.rung(3).await;
     assert!(alive_with_marker(&mark).len() >= 3);
     // One is busy when it is deleted.
     let busy = client
@@ -190,6 +195,7 @@ async fn nothing_is_left_after_a_delete_or_the_agents_end() {
     assert!(sessions.items.is_empty());
     let last = create(&client, &context_of(Language::Python)).await;
     run(&client, &last.id, &in_python).await;
+    bell.rung(1).await;
     assert!(!alive_with_marker(&mark).is_empty());
     assert!(agent.stop_gracefully().success());
     let left = wait_until_gone(&mark, Duration::from_secs(10));
@@ -206,14 +212,23 @@ async fn an_idle_context_ends_by_itself() {
     };
     let id = create(&client, &request).await.id;
     // Longer than that, but not idle.
-    let reply = run(&client, &id, "import time; time.sleep(0.5)").await;
+    let mut bell = Bell::hang(&agent.work_dir());
+    let code = format!(
+        "import time; time.sleep(0.5); held = open('{}', 'w'); held.write('!'); held.flush()",
+        bell.path()
+    );
+    let reply = run(&client, &id, &code).await;
     assert_eq!(reply.end.status, RunStatus::Ok);
-    in_time(async {
-        while client.context(&id).await.is_ok() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    bell.rung(1).await;
+    bell.let_go().await;
+    // It ended by itself; whoever comes in between waits until it is forgotten.
+    if let Err(error) = in_time(client.delete_context(&id)).await {
+        assert_eq!(error.code(), Some(ErrorCode::ContextNotFound));
+    }
+    assert_eq!(
+        refusal_of(client.context(&id).await),
+        ErrorCode::ContextNotFound
+    );
 }
 
 #[tokio::test]
@@ -404,20 +419,15 @@ async fn output_between_runs_comes_with_the_next() {
     let agent = Agent::start();
     let client = agent.client();
     let id = create(&client, &context_of(Language::Python)).await.id;
-    let done = agent.work_dir().join("done");
+    let mut bell = Bell::hang(&agent.work_dir());
     let code = format!(
-        "import subprocess\np = subprocess.Popen('sleep 0.1; head -c 300000 /dev/zero; touch {}', shell=True)",
-        done.display()
+        "import subprocess\np = subprocess.Popen('sleep 0.1; head -c 300000 /dev/zero; echo >{}', shell=True)",
+        bell.path()
     );
     let reply = run(&client, &id, &code).await;
     assert_eq!(reply.stdout, "");
     // More than a pipe holds: it is taken although no code runs.
-    in_time(async {
-        while !done.exists() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    bell.rung(1).await;
     let reply = run(&client, &id, "print('next')").await;
     assert_eq!(reply.stdout.len(), 300_000 + "next\n".len());
     assert!(reply.stdout.ends_with("next\n"));

@@ -337,6 +337,53 @@ async fn a_jupyter_kernel_leaves_no_file_behind() {
     assert!(!directory.exists());
 }
 
+/// What an agent that was killed left in /tmp goes when the next one takes its state directory.
+#[tokio::test]
+async fn the_next_agent_removes_what_a_killed_one_left_of_a_kernel() {
+    let Some(venv) = python_environment() else {
+        return;
+    };
+    let state = tempfile::tempdir().unwrap();
+    let start = |ready: &'static str| {
+        let socket = format!("unix:{}", state.path().join("agent.sock").display());
+        let child = std::process::Command::new(sandshell_testkit::find_binary())
+            .args(["agent", "--listen", &socket, "--state-dir"])
+            .arg(state.path().join("state"))
+            .arg("--ready-file")
+            .arg(state.path().join(ready))
+            .spawn()
+            .unwrap();
+        (child, Client::new(&socket, None).unwrap())
+    };
+    let is_ready = async |ready: &str| {
+        let file = state.path().join(ready);
+        crate::signs::until_so(state.path(), || file.exists()).await;
+    };
+    let (mut first, client) = start("1");
+    is_ready("1").await;
+    let request = ContextRequest {
+        kernel: KernelChoice::Jupyter,
+        ..with_packages(&venv)
+    };
+    let limit = std::time::Duration::from_secs(90);
+    let made = tokio::time::timeout(limit, client.create_context(&request));
+    let id = made.await.unwrap().unwrap().id;
+    let code =
+        "from ipykernel.connect import get_connection_file\nprint(get_connection_file(), end='')";
+    let file = PathBuf::from(super::run(&client, &id, code).await.stdout);
+    let directory = file.parent().unwrap().to_owned();
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let there = directory.exists();
+    let _ = std::fs::remove_file(state.path().join("agent.sock"));
+    let (mut second, _) = start("2");
+    is_ready("2").await;
+    let left = directory.exists();
+    second.kill().unwrap();
+    second.wait().unwrap();
+    assert!(there && !left, "{directory:?}");
+}
+
 /// The Python environment with numpy, matplotlib, pandas and ipykernel that `scripts/test` makes.
 #[expect(clippy::print_stderr, reason = "a skipped test says why")]
 pub(super) fn python_environment() -> Option<PathBuf> {

@@ -8,6 +8,8 @@ use sandshell_client::types::{
     RemoveRequest,
 };
 
+use sandshell_client::WriteOptions;
+
 use super::{Desk, tree_of};
 use crate::calls::{code_of, in_time};
 
@@ -311,4 +313,59 @@ async fn modes_of_one_thing_or_of_a_tree() {
         code_of(change("gone", 0o700, true).await),
         ErrorCode::FileNotFound
     );
+}
+
+/// A path that ends in a slash means a directory, as it does to the kernel.
+#[tokio::test]
+async fn a_slash_at_the_end_means_a_directory() {
+    let desk = Desk::new();
+    desk.put("plain", "content").await;
+    desk.put("dir/file", "content").await;
+    symlink("dir", desk.dir.join("link")).unwrap();
+    let before = tree_of(&desk.dir);
+    let remove = async |name: &str| {
+        let request = removing(&desk, name, true);
+        code_of(in_time(desk.client.remove_file(&request)).await)
+    };
+    let rename = async |from: &str, to: &str| {
+        let request = moving(&desk, from, to);
+        code_of(in_time(desk.client.move_file(&request)).await)
+    };
+    for name in ["plain/", "plain/.", "plain//", "link/"] {
+        assert_eq!(remove(name).await, ErrorCode::NotADirectory, "{name}");
+        assert_eq!(
+            rename(name, "new").await,
+            ErrorCode::NotADirectory,
+            "{name}"
+        );
+    }
+    for name in ["dir/.", "link/.", "dir/./."] {
+        assert_eq!(remove(name).await, ErrorCode::InvalidRequest, "{name}");
+        assert_eq!(
+            rename(name, "new").await,
+            ErrorCode::InvalidRequest,
+            "{name}"
+        );
+    }
+    assert_eq!(remove("none/.").await, ErrorCode::FileNotFound);
+    assert_eq!(rename("plain", "new/").await, ErrorCode::NotADirectory);
+    let copied = in_time(desk.client.copy_file(&copying(&desk, "plain", "new/"))).await;
+    assert_eq!(code_of(copied), ErrorCode::NotADirectory);
+    for name in ["new/", "new/.", "plain/"] {
+        let (query, options) = (desk.query(name), WriteOptions::default());
+        let written = desk.client.write_file(&query, &options, "x");
+        assert_eq!(code_of(in_time(written).await), ErrorCode::IsADirectory);
+    }
+    assert_eq!(tree_of(&desk.dir), before);
+    // A directory it may be.
+    in_time(desk.client.move_file(&moving(&desk, "dir/", "moved/")))
+        .await
+        .unwrap();
+    in_time(desk.client.make_directory(&mkdir(&desk, "made/")))
+        .await
+        .unwrap();
+    in_time(desk.client.remove_file(&removing(&desk, "moved/", true)))
+        .await
+        .unwrap();
+    assert!(desk.dir.join("made").is_dir() && !desk.dir.join("moved").exists());
 }

@@ -251,6 +251,37 @@ async fn requests_of_the_table_are_refused_and_change_nothing() {
     assert_eq!(tree_of(&desk.dir), before);
 }
 
+/// The memory of a process calls itself a regular file, too.
+#[tokio::test]
+async fn what_cannot_be_read_is_not_our_failure() {
+    let desk = Desk::new();
+    let request = crate::calls::process_of("sleep 1000");
+    let pid = desk.client.create_process(&request).await.unwrap().pid;
+    let route = format!("/v1/files/content?path=/proc/{pid}/mem");
+    let (_, _, body) = ask(&desk.client, Method::GET, &route, &[], "").await;
+    let problem: Problem = serde_json::from_slice(&body).unwrap();
+    let got = (problem.status, problem.code.as_str());
+    assert_eq!(got, (422, "not_a_regular_file"), "{}", problem.detail);
+}
+
+/// It calls itself a regular file, and whoever reads it waits for the kernel's next message.
+#[tokio::test]
+async fn the_kernels_log_is_not_waited_for() {
+    let desk = Desk::new();
+    let route = "/v1/files/content?path=/proc/kmsg";
+    let (status, _, body) =
+        crate::calls::in_time(ask(&desk.client, Method::GET, route, &[], "")).await;
+    match status.as_u16() {
+        200 => crate::calls::skipped("the kernel's log has something that nobody has read"),
+        403 => crate::calls::skipped("this user may not open the kernel's log"),
+        _ => {
+            let problem: Problem = serde_json::from_slice(&body).unwrap();
+            let got = (problem.status, problem.code.as_str());
+            assert_eq!(got, (422, "not_a_regular_file"), "{}", problem.detail);
+        }
+    }
+}
+
 #[tokio::test]
 async fn headers_that_a_write_cannot_take() {
     let desk = Desk::new();

@@ -7,7 +7,7 @@ use sandshell_client::types::{
     GitStatusEntry, GitStatusRequest, SessionRequest,
 };
 
-use super::{agent, commit_all, me, path, sh, status};
+use super::{agent, commit_all, me, one_commit, path, sh, status};
 use crate::calls::{Shell, code_of, in_time};
 
 #[tokio::test]
@@ -308,12 +308,7 @@ git mv old new; printf '\0\2' >bin; printf 'b\nc\n' >text; git add new bin; git 
 async fn branches_come_and_go() {
     let agent = agent();
     let client = agent.client();
-    sh(
-        &agent,
-        &client,
-        "git init -q -b main r; cd r; echo 1 >a; git add .; git commit -qm one",
-    )
-    .await;
+    one_commit(&agent, &client).await;
     let branches = async |create: Option<&str>, delete: Option<(&str, bool)>| {
         let request = GitBranchesRequest {
             path: Some(path(&agent, "r")),

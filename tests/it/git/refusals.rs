@@ -4,19 +4,14 @@ use http::{HeaderMap, Method};
 use sandshell_client::types::{ErrorCode, GitCloneRequest, GitStatusRequest, Problem};
 use sandshell_testkit::Agent;
 
-use super::{agent, path, sh};
+use super::{agent, one_commit, path, sh};
 use crate::calls::{code_of, in_time};
 
 #[tokio::test]
 async fn bad_input_is_refused() {
     let agent = agent();
     let client = agent.client();
-    sh(
-        &agent,
-        &client,
-        "git init -q -b main r; cd r; echo 1 >a; git add .; git commit -qm one",
-    )
-    .await;
+    one_commit(&agent, &client).await;
     let before = sh(
         &agent,
         &client,
@@ -314,4 +309,39 @@ async fn without_git_the_error_says_so() {
         code_of(in_time(client.git_clone(&request)).await),
         ErrorCode::ProgramNotFound
     );
+}
+
+/// A FIFO where git expects a file holds it up; the end of the client ends it.
+#[tokio::test]
+async fn a_git_that_hangs_ends_with_its_client() {
+    let agent = agent();
+    let client = agent.client();
+    one_commit(&agent, &client).await;
+    // Of the same size: only its content tells that it changed, and how that is read is in the FIFO.
+    sh(&agent, &client, "cd r; echo 2 >a; mkfifo .gitattributes").await;
+    let fifo = agent.work_dir().join("r/.gitattributes");
+    let request = GitStatusRequest {
+        path: Some(path(&agent, "r")),
+        ..Default::default()
+    };
+    // Opens when git has.
+    let opened = tokio::task::spawn_blocking(move || {
+        std::fs::File::options().write(true).open(fifo).unwrap()
+    });
+    let status = async { client.git_status(&request).await };
+    let writer = in_time(async {
+        tokio::select! {
+            status = status => panic!("git does not read it: {status:?}"),
+            writer = opened => writer.unwrap(),
+        }
+    })
+    .await;
+    // The request is given up; the kernel tells when nobody reads any more.
+    let gone = tokio::task::spawn_blocking(move || {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let mut writer = [PollFd::new(&writer, PollFlags::ERR)];
+        let deadline = rustix::event::Timespec::try_from(crate::calls::DEADLINE).unwrap();
+        poll(&mut writer, Some(&deadline))
+    });
+    assert_eq!(gone.await.unwrap(), Ok(1), "git is still there");
 }

@@ -424,3 +424,54 @@ async fn bad_frames_close_the_connection_with_a_code_and_a_reason() {
     assert_eq!((screen.cols, screen.rows), (80, 24));
     assert!(!screen.text.contains("xxx"));
 }
+
+/// The code of the close that follows some bytes which are no frame.
+async fn close_code_after(agent: &Agent, id: &str, bytes: &[u8]) -> u16 {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let address = agent.url().strip_prefix("http://").unwrap();
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let mut stream = tokio::io::BufReader::new(stream);
+    let head = format!(
+        "GET /v1/terminals/{id}/connect HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\
+         connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+         sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        agent.token().unwrap()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(stream.read_u8().await.unwrap());
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 101"));
+    stream.write_all(bytes).await.unwrap();
+    loop {
+        let kind = stream.read_u8().await.unwrap() & 0x0f;
+        let size = match stream.read_u8().await.unwrap() {
+            126 => usize::from(stream.read_u16().await.unwrap()),
+            127 => usize::try_from(stream.read_u64().await.unwrap()).unwrap(),
+            size => usize::from(size),
+        };
+        let mut payload = vec![0; size];
+        stream.read_exact(&mut payload).await.unwrap();
+        if kind == 8 {
+            return u16::from_be_bytes([payload[0], payload[1]]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_websocket_closes_it_as_a_protocol_error() {
+    let agent = Agent::start();
+    let shell = Driver::bash(&agent.client()).await;
+    let id = shell.id.as_str();
+    for (what, bytes) in [
+        ("a reserved kind", &[0x83, 0x80, 0, 0, 0, 0][..]),
+        ("no mask", &[0x82, 0x01, b'x']),
+        ("a reserved bit", &[0xc2, 0x80, 0, 0, 0, 0]),
+        ("a ping in pieces", &[0x09, 0x80, 0, 0, 0, 0]),
+        ("the rest of nothing", &[0x80, 0x80, 0, 0, 0, 0]),
+    ] {
+        let code = in_time(close_code_after(&agent, id, bytes)).await;
+        assert_eq!(code, 1002, "{what}");
+    }
+}

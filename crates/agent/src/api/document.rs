@@ -4,7 +4,7 @@
 //! the edge adds to each (`complete`), and how streams of events are described (`events`). The tests
 //! beside it name each route that leaves something unsaid.
 
-mod complete;
+pub(crate) mod complete;
 pub(super) mod events;
 
 use std::collections::BTreeMap;
@@ -208,7 +208,8 @@ problems! {
     ReadyProblems: Unavailable;
 }
 
-fn responses(codes: &[ErrorCode]) -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+/// How failures with these codes are described, by their status.
+pub fn responses(codes: &[ErrorCode]) -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
     let mut by_status: BTreeMap<u16, Vec<ErrorCode>> = BTreeMap::new();
     for code in codes {
         by_status.entry(code.status()).or_default().push(*code);

@@ -28,7 +28,7 @@ const POLICY: &str = include_str!(concat!(env!("OUT_DIR"), "/explorer.policy"));
         (status = 304, description = "The page that the client has (`If-None-Match`)."),
     )
 )]
-pub(crate) async fn docs(headers: HeaderMap) -> Response {
+pub async fn docs(headers: HeaderMap) -> Response {
     let kind = HeaderValue::from_static("text/html; charset=utf-8");
     let mut response = if takes_gzip(&headers) {
         static TAG: OnceLock<HeaderValue> = OnceLock::new();
@@ -64,7 +64,7 @@ pub(crate) async fn docs(headers: HeaderMap) -> Response {
 }
 
 /// Answers with bytes that never change while this process runs; 304 to who has them.
-pub(super) fn with_tag(
+pub fn with_tag(
     headers: &HeaderMap,
     body: Bytes,
     kind: HeaderValue,

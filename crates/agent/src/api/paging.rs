@@ -15,16 +15,16 @@ const MAX_LIMIT: usize = 1000;
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct PageQuery {
+pub struct PageQuery {
     /// Most items in the page: 1 to 1000, 100 by default.
     #[param(minimum = 1, maximum = 1000)]
-    pub(super) limit: Option<usize>,
+    pub limit: Option<usize>,
     /// `next_cursor` of the page before.
-    pub(super) cursor: Option<String>,
+    pub cursor: Option<String>,
 }
 
 /// Cuts one page out of handles, oldest first, and shows those in it.
-pub(super) fn page<H, T>(
+pub fn page<H, T>(
     handles: impl IntoIterator<Item = H>,
     query: &PageQuery,
     id: impl Fn(&H) -> &str,

@@ -24,6 +24,7 @@ use super::paging::{PageQuery, page};
 use super::{AgentState, Nothing};
 use crate::Agent;
 use crate::extract::{OptionalJson, Path, Query};
+use crate::ports::head::OUTSIDE;
 use crate::problem::ApiError;
 use crate::sse;
 
@@ -172,7 +173,10 @@ pub(crate) async fn expose(
 ) -> Result<axum::Json<PortExposure>, ApiError> {
     agent.ports.check(port)?;
     let token = agent.ports.exposed.expose(port)?;
-    let path = format!("/v1/ports/{port}/proxy/");
+    let path = match headers.get(OUTSIDE).and_then(|outside| outside.to_str().ok()) {
+        Some(outside) => format!("{outside}/ports/{port}/proxy/"),
+        None => format!("/v1/ports/{port}/proxy/"),
+    };
     let host = headers
         .get(header::HOST)
         .and_then(|host| host.to_str().ok())

@@ -1,4 +1,4 @@
-//! Which route a path belongs to, as the edge needs to know it: for figures, and for queries.
+//! Which route a path belongs to, as the edge needs to know it: for figures, for queries, and for tickets.
 //!
 //! Made from the document, so that it cannot differ from the router. A lookup is a walk in the same
 //! kind of tree as the router's and takes a fraction of a microsecond.
@@ -8,96 +8,128 @@
 
 use std::sync::OnceLock;
 
-use http::{Method, Uri};
+use http::{HeaderMap, Method, Uri};
 use sandshell_types::ErrorCode;
 use serde_json::Value;
 
 use super::document;
 use crate::auth::OPEN;
-use crate::browsers::is_proxied;
+use crate::browsers::{self, is_proxied};
 use crate::problem::ApiError;
+use crate::sse;
 
 /// A path with its operations.
 #[derive(Debug)]
-pub(crate) struct Route {
+pub struct Route {
     /// Its number, from 0.
-    pub(crate) index: usize,
+    pub index: usize,
     /// As in the document, such as `/v1/processes/{id}`.
-    pub(crate) template: String,
+    pub template: String,
     /// The methods that take no parameters in the query.
     without_query: Vec<Method>,
+    /// A GET can be answered by a stream of events.
+    events: bool,
+    /// A GET becomes a WebSocket.
+    websocket: bool,
 }
 
-struct Routes {
+/// All paths of a document.
+#[derive(Debug)]
+pub struct Routes {
     tree: matchit::Router<usize>,
     all: Vec<Route>,
 }
 
-/// All of them, by their number.
-pub(crate) fn all() -> &'static [Route] {
-    &routes().all
-}
-
-/// The route of a path.
-pub(crate) fn find(path: &str) -> Option<&'static Route> {
-    let routes = routes();
-    let index = *routes.tree.at(path).ok()?.value;
-    routes.all.get(index)
-}
-
-fn routes() -> &'static Routes {
+/// The routes of the agent.
+pub(crate) fn own() -> &'static Routes {
     static ROUTES: OnceLock<Routes> = OnceLock::new();
-    ROUTES.get_or_init(read)
+    ROUTES.get_or_init(|| Routes::of(&document::served()))
 }
 
-fn read() -> Routes {
-    let document: Value = serde_json::from_slice(&document::served()).unwrap_or_default();
-    let mut tree = matchit::Router::new();
-    let mut all = Vec::new();
-    for (template, item) in document["paths"].as_object().into_iter().flatten() {
-        let index = all.len();
-        if let Err(error) = tree.insert(template.clone(), index) {
-            tracing::error!(%error, template, "a route of the document cannot be looked up");
-            continue;
+impl Routes {
+    /// Reads them from an `OpenAPI` document.
+    pub fn of(document: &[u8]) -> Self {
+        let document: Value = serde_json::from_slice(document).unwrap_or_default();
+        let mut tree = matchit::Router::new();
+        let mut all = Vec::new();
+        for (template, item) in document["paths"].as_object().into_iter().flatten() {
+            let index = all.len();
+            if let Err(error) = tree.insert(template.clone(), index) {
+                tracing::error!(%error, template, "a route of the document cannot be looked up");
+                continue;
+            }
+            let without_query = item
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter(|(_, operation)| {
+                    let mut parameters = operation["parameters"].as_array().into_iter().flatten();
+                    !parameters.any(|parameter| parameter["in"] == "query")
+                })
+                .filter_map(|(method, _)| method.to_uppercase().parse().ok())
+                .collect();
+            let get = &item["get"]["responses"];
+            all.push(Route {
+                index,
+                template: template.clone(),
+                without_query,
+                events: !get["200"]["content"]["text/event-stream"].is_null(),
+                websocket: !get["101"].is_null(),
+            });
         }
-        let without_query = item
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(|(_, operation)| {
-                let mut parameters = operation["parameters"].as_array().into_iter().flatten();
-                !parameters.any(|parameter| parameter["in"] == "query")
-            })
-            .filter_map(|(method, _)| method.to_uppercase().parse().ok())
-            .collect();
-        all.push(Route {
-            index,
-            template: template.clone(),
-            without_query,
-        });
+        Self { tree, all }
     }
-    Routes { tree, all }
-}
 
-/// Refuses a query where none is taken. Probes and pages may have any, as caches and monitors add
-/// some; the query of a proxied request belongs to the server behind it.
-pub(crate) fn check_query(method: &Method, uri: &Uri) -> Result<(), ApiError> {
-    let Some(query) = uri.query().filter(|query| !query.is_empty()) else {
-        return Ok(());
-    };
-    let path = uri.path();
-    if OPEN.contains(&path) || is_proxied(path) {
-        return Ok(());
+    /// All of them, by their number.
+    pub fn all(&self) -> &[Route] {
+        &self.all
     }
-    if !find(path).is_some_and(|route| route.without_query.contains(method)) {
-        return Ok(());
+
+    /// The route of a path.
+    pub fn find(&self, path: &str) -> Option<&Route> {
+        let index = *self.tree.at(path).ok()?.value;
+        self.all.get(index)
     }
-    let name = query.split(['=', '&']).next().unwrap_or_default();
-    Err(ApiError::new(
-        ErrorCode::InvalidRequest,
-        format!("the query is not valid: {method} {path} takes no parameters, and got {name:?}"),
-    )
-    .pointer(format!("/{name}")))
+
+    /// Whether a GET of a path can be answered by a stream.
+    pub fn can_stream(&self, path: &str) -> bool {
+        self.find(path)
+            .is_some_and(|route| route.events || route.websocket)
+    }
+
+    /// Whether a GET that asks in this way is answered by a stream.
+    pub(crate) fn streams(&self, path: &str, headers: &HeaderMap) -> bool {
+        self.find(path).is_some_and(|route| {
+            (route.events && sse::wanted(headers))
+                || (route.websocket && browsers::is_websocket(headers))
+        })
+    }
+
+    /// Refuses a query where none is taken. Probes and pages may have any, as caches and monitors add
+    /// some; the query of a proxied request belongs to the server behind it.
+    pub fn check_query(&self, method: &Method, uri: &Uri) -> Result<(), ApiError> {
+        let Some(query) = uri.query().filter(|query| !query.is_empty()) else {
+            return Ok(());
+        };
+        let path = uri.path();
+        if OPEN.contains(&path) || is_proxied(path) {
+            return Ok(());
+        }
+        if !self
+            .find(path)
+            .is_some_and(|route| route.without_query.contains(method))
+        {
+            return Ok(());
+        }
+        let name = query.split(['=', '&']).next().unwrap_or_default();
+        Err(ApiError::new(
+            ErrorCode::InvalidRequest,
+            format!(
+                "the query is not valid: {method} {path} takes no parameters, and got {name:?}"
+            ),
+        )
+        .pointer(format!("/{name}")))
+    }
 }
 
 #[cfg(test)]
@@ -106,7 +138,9 @@ mod tests {
     use super::*;
 
     fn refused(method: &str, uri: &str) -> bool {
-        check_query(&method.parse().unwrap(), &uri.parse().unwrap()).is_err()
+        own()
+            .check_query(&method.parse().unwrap(), &uri.parse().unwrap())
+            .is_err()
     }
 
     #[test]
@@ -123,12 +157,27 @@ mod tests {
     }
 
     #[test]
+    fn streams_are_told_from_the_rest() {
+        let paths = all().iter().map(|route| route.template.as_str());
+        let streaming: Vec<&str> = paths.filter(|path| own().can_stream(path)).collect();
+        let expected = [
+            "/v1/events",
+            "/v1/files/watch",
+            "/v1/ports",
+            "/v1/processes/{id}/output",
+            "/v1/sessions/{id}/commands/{command_id}/output",
+            "/v1/terminals/{id}/connect",
+        ];
+        assert_eq!(streaming, expected);
+    }
+
+    #[test]
     fn every_route_is_found() {
-        for (index, route) in all().iter().enumerate() {
+        for (index, route) in own().all().iter().enumerate() {
             let path = route.template.replace(['{', '}'], "");
-            let found = find(&path).unwrap();
+            let found = own().find(&path).unwrap();
             assert_eq!((found.index, &found.template), (index, &route.template));
         }
-        assert!(find("/v1/nothing").is_none());
+        assert!(own().find("/v1/nothing").is_none());
     }
 }

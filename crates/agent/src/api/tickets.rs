@@ -7,6 +7,7 @@ use sandshell_types::{ErrorCode, TicketReply, TicketRequest, Timestamp};
 
 use super::AgentState;
 use super::document::TicketProblems;
+use super::routes;
 use crate::extract::Json;
 use crate::problem::ApiError;
 use crate::ticket::{PARAMETER, TicketError, VALID_FOR};
@@ -65,6 +66,9 @@ fn check(path: &str) -> Result<(), ApiError> {
     }
     if path.parse::<http::Uri>().is_err() {
         return invalid("the path has characters that must be percent-encoded");
+    }
+    if !routes::own().can_stream(path) {
+        return invalid("nothing is streamed at this path, and a ticket opens streams only");
     }
     Ok(())
 }

@@ -107,12 +107,11 @@ impl Exposed {
     }
 
     /// The `set-cookie` for a browser that showed the token in the query.
-    pub(super) fn cookie(&self, port: u16) -> Option<String> {
+    pub(super) fn cookie(&self, port: u16, prefix: &str) -> Option<String> {
         let tokens = self.lock();
         let token = tokens.get(&port)?;
-        let path = format!("/v1/ports/{port}/proxy/");
         Some(format!(
-            "{COOKIE}{port}={token}; Path={path}; HttpOnly; SameSite=Lax"
+            "{COOKIE}{port}={token}; Path={prefix}/; HttpOnly; SameSite=Lax"
         ))
     }
 

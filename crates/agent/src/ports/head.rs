@@ -15,6 +15,12 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 const FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 const FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 
+/// From a hub: what stands outside in place of `/v1`, or of the path of a port's proxy.
+pub const OUTSIDE: HeaderName = HeaderName::from_static("x-sandshell-outside");
+
+/// From a hub: whoever asks has shown it no token, so that only that of the port opens it.
+pub const VISITOR: HeaderName = HeaderName::from_static("x-sandshell-visitor");
+
 /// Would let a page served by the sandbox take over the agent's other routes in a browser.
 const SERVICE_WORKER_ALLOWED: HeaderName = HeaderName::from_static("service-worker-allowed");
 
@@ -29,7 +35,7 @@ const HOP_BY_HOP: [HeaderName; 7] = [
 ];
 
 /// Takes off what concerns only the connection it came by.
-fn strip_connection(headers: &mut HeaderMap) {
+pub fn strip_connection(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
         .filter_map(|name| name.parse().ok())
         .collect();
@@ -39,7 +45,7 @@ fn strip_connection(headers: &mut HeaderMap) {
 }
 
 /// The comma-separated words of a field.
-fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+pub fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).iter();
     values
         .filter_map(|value| value.to_str().ok())
@@ -49,7 +55,7 @@ fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item =
 
 /// What a request wants to change its connection to, if it does. HTTP/2 is left out: further requests
 /// would pass with the agent's token in their heads.
-pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+pub fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let asked = tokens(headers, &header::CONNECTION)
         .any(|word| word.eq_ignore_ascii_case("upgrade"))
         && !tokens(headers, &header::UPGRADE).any(|word| word.eq_ignore_ascii_case("h2c"));
@@ -60,7 +66,7 @@ pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
 pub(super) fn to_inside(
     headers: &mut HeaderMap,
     uri: &Uri,
-    target: Target,
+    (target, prefix): (Target, &str),
     peer: Option<Peer>,
     upgrade: Option<&HeaderValue>,
     with_our_token: bool,
@@ -80,6 +86,8 @@ pub(super) fn to_inside(
         headers.remove(header::AUTHORIZATION);
     }
     headers.remove(HEADER);
+    headers.remove(OUTSIDE);
+    headers.remove(VISITOR);
     strip_cookie(headers);
     let inside = inside_host(target.port);
     // An HTTP/2 request names its host in the URI.
@@ -95,7 +103,7 @@ pub(super) fn to_inside(
     headers
         .entry(FORWARDED_PROTO)
         .or_insert(HeaderValue::from_static("http"));
-    if let Ok(prefix) = HeaderValue::from_str(&target.prefix()) {
+    if let Ok(prefix) = HeaderValue::from_str(prefix) {
         headers.insert(FORWARDED_PREFIX, prefix);
     }
     headers.remove(FORWARDED_PORT);
@@ -113,7 +121,7 @@ pub(super) fn to_inside(
 }
 
 /// Makes the head of an answer one for the client outside.
-pub(super) fn to_outside(headers: &mut HeaderMap, target: Target, upgraded: bool) {
+pub(super) fn to_outside(headers: &mut HeaderMap, target: (Target, &str), upgraded: bool) {
     let protocol = headers.get(header::UPGRADE).filter(|_| upgraded).cloned();
     if headers.contains_key(header::TRANSFER_ENCODING) {
         // Chunks win over a length (RFC 9112), and the body was read by them.
@@ -173,8 +181,7 @@ fn strip_cookie(headers: &mut HeaderMap) {
 }
 
 /// Where a redirect of the server inside leads to through the proxy; `None` when it is right as it is.
-fn moved(location: &str, target: Target) -> Option<String> {
-    let prefix = target.prefix();
+fn moved(location: &str, (target, prefix): (Target, &str)) -> Option<String> {
     let own = [
         format!("http://localhost:{}", target.port),
         format!("http://127.0.0.1:{}", target.port),
@@ -187,8 +194,11 @@ fn moved(location: &str, target: Target) -> Option<String> {
         return Some(format!("{prefix}/"));
     }
     // `//host` is another host; a server that minds the prefix has put it there itself.
-    let below = path.strip_prefix(&prefix);
+    let below = path.strip_prefix(prefix);
     let known = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if prefix.is_empty() {
+        return Some(path.to_owned()).filter(|path| path != location);
+    }
     if !path.starts_with('/') || path.starts_with("//") || known {
         return None;
     }
@@ -203,14 +213,20 @@ pub(super) fn inside_path(rest: &str, query: Option<&str>) -> String {
     if !query.contains(PARAMETER) {
         return format!("{rest}?{query}");
     }
-    let kept: Vec<&str> = query
-        .split('&')
+    // Some servers take `;` for a separator too.
+    let separators = ['&', ';'];
+    let mut kept: String = query
+        .split_inclusive(separators)
         .filter(|pair| !pair.starts_with(PARAMETER))
         .collect();
+    let last = query.rsplit(separators).next();
+    if last.is_some_and(|last| last.starts_with(PARAMETER)) {
+        kept.pop();
+    }
     if kept.is_empty() {
         rest.to_owned()
     } else {
-        format!("{rest}?{}", kept.join("&"))
+        format!("{rest}?{kept}")
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const TARGET: Target = Target { port: 8000 };
+const TARGET: (Target, &str) = (Target { port: 8000 }, "/v1/ports/8000/proxy");
 
 fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
     let pairs = pairs.iter();
@@ -65,6 +65,15 @@ fn our_secrets_stay_outside() {
         "/a%2Fb/?x=%20&y"
     );
     assert_eq!(inside_path("/", Some("port_token=pt_1")), "/");
+    for (query, kept) in [
+        ("a;port_token=pt_1;b", "a;b"),
+        ("a=1;port_token=pt_1", "a=1"),
+        ("port_token=pt_1;a&&port_token=pt_2", "a&"),
+        ("port_token=pt_1&a;", "a;"),
+        ("my_port_token=1", "my_port_token=1"),
+    ] {
+        assert_eq!(inside_path("/", Some(query)), format!("/?{kept}"));
+    }
     assert_eq!(inside_path("/", Some("")), "/?");
 }
 
@@ -129,4 +138,18 @@ fn a_length_beside_chunks_is_not_told() {
     let mut length = headers(&[("content-length", "3")]);
     to_outside(&mut length, TARGET, false);
     assert_eq!(length["content-length"], "3");
+}
+
+#[test]
+fn a_port_with_a_name_of_its_own_has_no_prefix() {
+    let at_root = (TARGET.0, "");
+    for (location, expected) in [
+        ("/login", None),
+        ("http://localhost:8000/login?a=b", Some("/login?a=b")),
+        ("http://127.0.0.1:8000", Some("/")),
+        ("//other/x", None),
+        ("https://other/x", None),
+    ] {
+        assert_eq!(moved(location, at_root).as_deref(), expected, "{location}");
+    }
 }

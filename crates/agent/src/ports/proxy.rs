@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, StatusCode, Uri, Version, header};
+use sandshell_types::ErrorCode;
 
 use super::exposed::Shown;
 use super::{Peer, Ports, head};
@@ -57,12 +58,23 @@ impl Ports {
             .exposed
             .shown(target.port, uri.query(), request.headers());
         let admitted = auth.check(uri.path(), request.headers());
+        // A hub has checked who asks, and tells when only the port's own token can let them in.
+        let behind_hub = auth.is_open();
         if shown.is_none() {
             admitted?;
+            if behind_hub && request.headers().contains_key(head::VISITOR) {
+                return Err(ApiError::new(ErrorCode::Unauthorized, "there is no token")
+                    .hint("Send `Authorization: Bearer TOKEN` with a token of this hub."));
+            }
         }
+        let outside = request.headers().get(head::OUTSIDE).filter(|_| behind_hub);
+        let prefix = match outside.and_then(|prefix| prefix.to_str().ok()) {
+            Some(prefix) => prefix.trim_end_matches('/').to_owned(),
+            None => target.prefix(),
+        };
         self.check(target.port)?;
         if rest.is_empty() {
-            return Ok(with_slash(&uri, target));
+            return Ok(with_slash(&uri, &prefix));
         }
         let with_our_token = auth.is_shown(request.headers());
         let upgrade = (request.version() == Version::HTTP_11)
@@ -77,7 +89,7 @@ impl Ports {
         head::to_inside(
             &mut parts.headers,
             &uri,
-            target,
+            (target, &prefix),
             peer,
             upgrade.as_ref(),
             with_our_token,
@@ -99,9 +111,9 @@ impl Ports {
             _ => {}
         }
         let (mut head, body) = answer.into_parts();
-        head::to_outside(&mut head.headers, target, upgraded);
+        head::to_outside(&mut head.headers, (target, &prefix), upgraded);
         if shown == Some(Shown::Query)
-            && let Some(cookie) = self.exposed.cookie(target.port)
+            && let Some(cookie) = self.exposed.cookie(target.port, &prefix)
             && let Ok(cookie) = HeaderValue::try_from(cookie)
         {
             head.headers.append(header::SET_COOKIE, cookie);
@@ -114,8 +126,8 @@ impl Ports {
 }
 
 /// Relative links of a page work only below a path that ends in a slash.
-fn with_slash(uri: &Uri, target: Target) -> Response {
-    let mut location = format!("{}/", target.prefix());
+fn with_slash(uri: &Uri, prefix: &str) -> Response {
+    let mut location = format!("{prefix}/");
     if let Some(query) = uri.query() {
         location = format!("{location}?{query}");
     }

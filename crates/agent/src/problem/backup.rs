@@ -22,6 +22,17 @@ impl From<BackupError> for ApiError {
             )
             .pointer(format!("/{field}"))
             .hint("Take another id, or send the same spec to get what is there."),
+            BackupError::Unreadable { id } => Self::new(
+                Code::IdConflict,
+                format!("the id {id:?} belongs to a backup whose manifest cannot be read"),
+            )
+            .pointer("/id")
+            .hint("Take another id. What is there is left alone, in the agent's state directory."),
+            BackupError::Deleted { id } => Self::new(
+                Code::BackupNotFound,
+                format!("the backup {id:?} was deleted while it was being made"),
+            )
+            .hint("Send the request again to make another."),
             BackupError::Creating { id } => Self::new(
                 Code::Unavailable,
                 format!("the backup {id:?} is still being made"),
@@ -42,10 +53,9 @@ impl From<BackupError> for ApiError {
                 Self::new(Code::StorageFailed, format!("the storage failed: {detail}"))
                     .hint("Nothing was changed; check that the URL is still valid.")
             }
-            BackupError::Cancelled => Self::new(
-                Code::Unavailable,
-                "it was broken off: the backup was deleted, or the agent ends",
-            ),
+            BackupError::Cancelled => {
+                Self::new(Code::Unavailable, "it was broken off: the agent ends")
+            }
             BackupError::Store {
                 errno: Errno::NOSPC | Errno::DQUOT,
             } => Self::new(Code::NoSpace, "the agent has no space left for the backup"),

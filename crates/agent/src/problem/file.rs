@@ -65,7 +65,10 @@ fn code(errno: Errno) -> Option<(ErrorCode, &'static str)> {
             Code::NotADirectory,
             "it, or a part of its path, is not a directory",
         ),
-        Errno::ISDIR => (Code::IsADirectory, "it is a directory"),
+        Errno::ISDIR => (
+            Code::IsADirectory,
+            "it is a directory, or its path ends as only that of one may",
+        ),
         Errno::NOTEMPTY => (Code::DirectoryNotEmpty, "the directory is not empty"),
         Errno::NXIO | Errno::NODEV => (
             Code::NotARegularFile,
@@ -73,7 +76,7 @@ fn code(errno: Errno) -> Option<(ErrorCode, &'static str)> {
         ),
         Errno::AGAIN => (
             Code::NotARegularFile,
-            "it has nothing to read now, so it is not a regular file",
+            "it has nothing to read, now or ever, so it is not a regular file",
         ),
         Errno::LOOP => (Code::TooManyLinks, "too many symbolic links on the way"),
         Errno::NAMETOOLONG => (Code::NameTooLong, "the name is too long"),

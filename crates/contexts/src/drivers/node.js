@@ -31,6 +31,9 @@
   const CONTROL = 14;
   const INTERRUPTS = 13;
   const LARGEST = 64 << 20;
+  // Strings longer than this are kept by nobody; a string is quoted in pieces of the other length.
+  const LONGEST_STRING = 32 << 20;
+  const PIECE = 1 << 20;
   const LONGEST_ERROR = 1 << 20;
   const session = new inspector.Session();
   session.connect();
@@ -99,6 +102,26 @@
     return proto === plain || proto === null;
   }
 
+  // As inspect does it, which cannot do much at a time: too many escapes in one string end Node.
+  function quoted(text) {
+    if (text.length <= PIECE) return inspect(text, { maxStringLength: null });
+    const has = (part) => text.includes(part);
+    const free = !has("'") ? "'" : !has('"') ? '"' : !has('`') && !has('${') ? '`' : null;
+    const pieces = [];
+    for (let at = 0; at < text.length; ) {
+      let end = at + PIECE;
+      const last = text.charCodeAt(end - 1);
+      if (last >= 0xd800 && last < 0xdc00) end -= 1;
+      // Where every quote occurs, all three in a piece make it escape the single ones.
+      const all = free ? '' : `'"\``;
+      const shown = inspect(text.slice(at, end) + all, { maxStringLength: null, breakLength: Infinity });
+      pieces.push(shown.slice(1, free ? -1 : -5));
+      at = end;
+    }
+    const quote = free ?? "'";
+    return quote + pieces.join('') + quote;
+  }
+
   function forms(value) {
     const found = new Map();
     if (value !== null && (typeof value === 'object' || typeof value === 'function')) {
@@ -123,15 +146,20 @@
       }
     }
     // A string is shown whole; long ones within something else are cut, as Node does.
-    const options = typeof value === 'string' ? { maxStringLength: null } : {};
-    if (!found.has('text/plain')) found.set('text/plain', inspect(value, options));
+    if (typeof value === 'string') found.set('text/plain', quoted(value));
+    else if (!found.has('text/plain')) found.set('text/plain', inspect(value));
     return [...found].flatMap(([mime, part]) => [mime, asText(mime, part)]);
+  }
+
+  function sendValue(isMain, value) {
+    if (typeof value === 'string' && value.length > LONGEST_STRING) send('dropped', isMain);
+    else send('data', isMain, ...forms(value));
   }
 
   function display(...values) {
     for (const value of values) {
       const before = Atomics.load(gone, 0);
-      send('data', '0', ...forms(value));
+      sendValue('0', value);
       // What is written next must not be taken for written before.
       while (Atomics.load(gone, 0) === before) Atomics.wait(gone, 0, before);
     }
@@ -228,11 +256,11 @@
 
   function valueOf(remote) {
     if (remote.type === 'undefined') return undefined;
+    // Strings, numbers, booleans and null are here already.
+    if (!remote.objectId && !remote.unserializableValue) return remote.value;
     const argument = remote.objectId
       ? { objectId: remote.objectId }
-      : remote.unserializableValue
-        ? { unserializableValue: remote.unserializableValue }
-        : { value: remote.value };
+      : { unserializableValue: remote.unserializableValue };
     const functionDeclaration = 'function(value) { this.value = value }';
     post('Runtime.callFunctionOn', { objectId: trayId, functionDeclaration, arguments: [argument] });
     const { value } = tray;
@@ -273,7 +301,7 @@
           finish(run, 'error');
         } else {
           const value = valueOf(answer.result);
-          if (value !== undefined) send('data', '1', ...forms(value));
+          if (value !== undefined) sendValue('1', value);
           // A moment later, so that a rejection nobody handles is still this run's.
           setImmediate(finish, run, 'ok');
         }

@@ -7,6 +7,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path};
 
 use rustix::fs::{
@@ -57,12 +58,24 @@ impl Root {
     }
 
     /// Finds the directory a path lies in, and its last name, for making, renaming and removing.
-    /// `EINVAL` for a path that ends in `..`, `EBUSY` for the root itself.
+    /// As the kernel does: `EINVAL` for a path that ends in `.` or `..`, `EBUSY` for the root itself,
+    /// `ENOTDIR` for one that ends in a slash and names something else than a directory.
     pub fn find_parent(&self, path: &Path) -> Result<(OwnedFd, OsString), Errno> {
         match path.components().next_back() {
+            Some(Component::Normal(_)) if path.as_os_str().as_bytes().ends_with(b"/.") => {
+                self.find_dir(path)?;
+                Err(Errno::INVAL)
+            }
             Some(Component::Normal(name)) => {
-                let parent = path.parent().unwrap_or(Path::new("/"));
-                Ok((self.find_dir(parent)?, name.to_owned()))
+                let parent = self.find_dir(path.parent().unwrap_or(Path::new("/")))?;
+                if wants_directory(path) {
+                    match self.stat_at(&parent, name) {
+                        Ok(stat) if !is_directory(&stat) => return Err(Errno::NOTDIR),
+                        Ok(_) | Err(Errno::NOENT) => {}
+                        Err(errno) => return Err(errno),
+                    }
+                }
+                Ok((parent, name.to_owned()))
             }
             Some(Component::RootDir) => Err(Errno::BUSY),
             _ => Err(Errno::INVAL),
@@ -151,4 +164,14 @@ impl Root {
     pub fn stat_at(&self, dir: impl AsFd, name: &OsStr) -> Result<Stat, Errno> {
         statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
     }
+}
+
+/// Whether a path can name nothing but a directory: `Path` does not tell `name/` from `name`.
+pub fn wants_directory(path: &Path) -> bool {
+    let path = path.as_os_str().as_bytes();
+    path.ends_with(b"/") || path.ends_with(b"/.")
+}
+
+fn is_directory(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }

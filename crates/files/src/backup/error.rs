@@ -26,6 +26,12 @@ pub enum BackupError {
         /// The field that differs.
         field: &'static str,
     },
+    /// The id is taken by something in the agent's directory that cannot be read.
+    #[error("the backup {id:?} is there and cannot be read")]
+    Unreadable {
+        /// The id.
+        id: String,
+    },
     /// It is not finished.
     #[error("the backup {id:?} is still being made")]
     Creating {
@@ -50,7 +56,13 @@ pub enum BackupError {
         /// What it said.
         detail: String,
     },
-    /// It was deleted, or the agent ends.
+    /// It was deleted while it was being made.
+    #[error("the backup {id:?} was deleted while it was being made")]
+    Deleted {
+        /// The id.
+        id: String,
+    },
+    /// The agent ends.
     #[error("it was broken off")]
     Cancelled,
     /// A field has a value that cannot be right.

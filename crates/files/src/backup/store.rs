@@ -1,6 +1,6 @@
 //! Where backups are kept: one folder each, with the archive and a manifest.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,9 @@ use crate::entry::shown_path;
 
 const ARCHIVE: &str = "archive.tar.zst";
 const MANIFEST: &str = "manifest.json";
+
+/// Begins the names of archives that are only passing through. No id begins so.
+const TEMPORARY: &str = ".fetched-";
 
 /// Form of the manifest and of the archive.
 const VERSION: u32 = 1;
@@ -123,6 +126,8 @@ impl Entry {
 pub(super) struct Store {
     dir: PathBuf,
     table: Mutex<HashMap<String, Entry>>,
+    /// Names of what is there and cannot be read: not ours to replace.
+    unreadable: HashSet<String>,
     temporaries: AtomicU64,
 }
 
@@ -148,6 +153,7 @@ impl Store {
             .mode(0o700)
             .create(&dir)?;
         let mut table = HashMap::new();
+        let mut unreadable = HashSet::new();
         for entry in std::fs::read_dir(&dir)? {
             let path = entry?.path();
             match read_manifest(&path) {
@@ -160,17 +166,24 @@ impl Store {
                     };
                     table.insert(manifest.record.id.to_string(), entry);
                 }
-                // Not ours to judge: a later version wrote it.
-                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                    tracing::warn!(path = %path.display(), "a backup of another version is left alone");
+                // It was never finished.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => {
+                    std::fs::remove_dir_all(&path)?;
                 }
-                Err(_) if path.is_dir() => std::fs::remove_dir_all(&path)?,
-                Err(_) => std::fs::remove_file(&path)?,
+                Err(_) if is_temporary(&path) => std::fs::remove_file(&path)?,
+                // A later version wrote it, the disk fails, somebody changed it: it may still be all
+                // that is left of the user's files.
+                Err(error) => {
+                    tracing::warn!(%error, path = %path.display(), "a backup cannot be read and is left alone");
+                    let name = path.file_name().unwrap_or_default();
+                    unreadable.insert(name.to_string_lossy().into_owned());
+                }
             }
         }
         Ok(Self {
             dir,
             table: Mutex::new(table),
+            unreadable,
             temporaries: AtomicU64::new(0),
         })
     }
@@ -188,6 +201,9 @@ impl Store {
         task: Task<BackupRecord>,
         cancel: CancellationToken,
     ) -> Result<Option<Task<BackupRecord>>, BackupError> {
+        if self.unreadable.contains(id.as_str()) {
+            return Err(BackupError::Unreadable { id: id.to_string() });
+        }
         let mut table = self.lock();
         let now = Timestamp::now();
         if let Some(there) = table.get(id.as_str())
@@ -262,10 +278,10 @@ impl Store {
         tokio::fs::create_dir(&folder).await
     }
 
-    /// A file for an archive that is only passing through. Its name cannot be an id.
+    /// A file for an archive that is only passing through.
     pub(super) async fn temporary(&self) -> io::Result<Temporary> {
         let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
-        let path = self.dir.join(format!(".fetched-{number}"));
+        let path = self.dir.join(format!("{TEMPORARY}{number}"));
         tokio::fs::File::create(&path).await?;
         Ok(Temporary(path))
     }
@@ -311,12 +327,20 @@ impl Store {
     }
 }
 
+fn is_temporary(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with(TEMPORARY))
+}
+
 fn read_manifest(folder: &Path) -> io::Result<Manifest> {
     let text = std::fs::read(folder.join(MANIFEST))?;
     let version: serde_json::Value = serde_json::from_slice(&text)?;
     match version.get("version").and_then(serde_json::Value::as_u64) {
         Some(version) if version == u64::from(VERSION) => {}
-        Some(_) => return Err(io::ErrorKind::Unsupported.into()),
+        Some(version) => {
+            let other = format!("it has version {version}, not {VERSION}");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, other));
+        }
         None => return Err(io::ErrorKind::InvalidData.into()),
     }
     let manifest: Manifest = serde_json::from_slice(&text)?;

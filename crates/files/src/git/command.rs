@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use sandshell_exec::output::Stream;
@@ -50,6 +51,12 @@ const ENVIRONMENT: [(&str, Option<&str>); 14] = [
     ("GIT_CURL_VERBOSE", None),
 ];
 
+/// Longest run of a git that asks no other machine.
+const LOCAL_MS: u64 = 600_000;
+
+/// TERM to KILL for one that nobody waits for; git removes its locks in between.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// What a run has beyond its words.
 #[derive(Debug, Default)]
 pub(super) struct With {
@@ -57,6 +64,8 @@ pub(super) struct With {
     pub(super) env: Env,
     pub(super) credentials: Option<Credentials>,
     pub(super) timeout_ms: Option<u64>,
+    /// It waits for another machine: without a timeout of the caller's it may take for ever.
+    pub(super) remote: bool,
     /// Most bytes of the answer; [`MAX_OUTPUT`] when 0.
     pub(super) max_output: u64,
 }
@@ -87,11 +96,15 @@ impl Done {
 }
 
 impl Place {
-    /// Runs git to its end.
-    pub(super) async fn run(&self, words: &[&str], with: With) -> Result<Done, GitError> {
+    /// Runs git to its end. When nobody waits for that any more, git is ended: it may well hang, on a
+    /// FIFO that is called .gitattributes for example.
+    pub(super) async fn run(&self, words: &[&str], mut with: With) -> Result<Done, GitError> {
+        if !with.remote {
+            with.timeout_ms = with.timeout_ms.or(Some(LOCAL_MS));
+        }
         let (timeout_ms, max_output) = (with.timeout_ms, with.max_output);
-        let process = self.start(words, with).await?;
-        outcome(&process, timeout_ms, max_output).await
+        let process = Attended(self.start(words, with).await?);
+        outcome(&process.0, timeout_ms, max_output).await
     }
 
     /// Starts git.
@@ -143,6 +156,18 @@ impl Place {
             }
             other => GitError::Exec(other),
         })
+    }
+}
+
+/// A run that somebody waits for.
+struct Attended(ProcessHandle);
+
+impl Drop for Attended {
+    fn drop(&mut self) {
+        if self.0.record().ended_at.is_none() {
+            let process = self.0.clone();
+            tokio::spawn(async move { process.kill(GRACE).await });
+        }
     }
 }
 

@@ -35,6 +35,7 @@ pub async fn pull(executor: &Executor, request: GitPullRequest) -> Result<GitPul
     let with = With {
         credentials,
         timeout_ms: deadline.left()?,
+        remote: true,
         ..With::default()
     };
     let words = ["fetch", "--quiet", "--", &remote, &theirs];
@@ -94,6 +95,7 @@ pub async fn push(executor: &Executor, request: GitPushRequest) -> Result<GitPus
     let with = With {
         credentials,
         timeout_ms: deadline.left()?,
+        remote: true,
         ..With::default()
     };
     let done = place

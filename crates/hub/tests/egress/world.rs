@@ -18,7 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use sandshell_hub::egress::{
     Authority, Egress, EgressConfig, Guard, Outside, Policy, Resolve, Resolving,
 };
-use sandshell_types::{NetworkMode, NetworkRefused, NetworkSpec, SecretSpec, SecretValue};
+use sandshell_types::{NetworkMode, NetworkRefused, NetworkSpec, SecretSpec};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::broadcast;
@@ -157,7 +157,7 @@ pub(crate) fn policy(allow: &[&str], secrets: &[(&str, &str, &str)]) -> Policy {
         .map(|(host, header, value)| SecretSpec {
             host: (*host).to_owned(),
             header: (*header).to_owned(),
-            value: SecretValue::new((*value).to_owned()),
+            value: Some((*value).to_owned()),
         })
         .collect();
     Policy::parse(&network, &secrets).unwrap()

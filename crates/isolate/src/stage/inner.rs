@@ -15,7 +15,7 @@ use super::{MAPPED, Own, Step, place_standard};
 use crate::harden::{self, Hardened, InitHardening};
 use crate::init::{self, InitOptions};
 use crate::launcher::Workshop;
-use crate::limits::{Joins, SandboxGroups};
+use crate::limits::Joins;
 use crate::plan::{Ids, SANDBOX_UID, SandboxPlan};
 use crate::probe::{self, Bait};
 use crate::protocol::Event;
@@ -27,7 +27,7 @@ pub(super) struct Entrance<'a> {
     pub(super) plan: &'a SandboxPlan,
     pub(super) own: Own,
     pub(super) trees: &'a [OwnedFd],
-    pub(super) groups: &'a SandboxGroups,
+    pub(super) joins: &'a Joins,
     pub(super) channels: &'a OwnedFd,
     pub(super) socket: &'a OwnedFd,
 }
@@ -60,11 +60,11 @@ fn enter<'a>(entrance: &'a Entrance<'a>) -> Result<(Hardened<'a>, Event), Step> 
         plan,
         own,
         trees,
-        groups,
+        joins,
         channels,
         socket,
     } = entrance;
-    let joins = groups.joins().map_err(Step::at("the sandbox's groups"))?;
+    own.take_on(own.builder).map_err(Step::at("user ids"))?;
     rootfs::enter(&plan.root, plan.ids, trees)?;
     for number in 0..3 {
         place_standard(number, None).map_err(Step::at("standard streams"))?;
@@ -80,7 +80,7 @@ fn enter<'a>(entrance: &'a Entrance<'a>) -> Result<(Hardened<'a>, Event), Step> 
     }
     // Its id map is written from outside, which needs this for a moment.
     set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(Step::at("dumpable"))?;
-    join(&joins).map_err(Step::at("the sandbox's groups"))?;
+    join(joins).map_err(Step::at("the sandbox's groups"))?;
     namespace::unshare_user().map_err(Step::at("the inner user namespace"))?;
     init::send(socket, &Event::NeedMap);
     await_map(socket).map_err(Step::at("init's ids"))?;
@@ -97,7 +97,7 @@ fn enter<'a>(entrance: &'a Entrance<'a>) -> Result<(Hardened<'a>, Event), Step> 
         errno: error.errno,
     })?;
     let protections = prove(workshop, plan.ids, &bait, &hardened);
-    drop((bait, joins));
+    drop(bait);
     // The launcher's, the stage's, the agent's: none of them is init's business.
     namespace::close_all_but(socket.as_fd());
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

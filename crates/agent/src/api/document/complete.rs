@@ -29,7 +29,7 @@ const KEYED: &[ErrorCode] = &[ErrorCode::IdempotencyConflict, ErrorCode::LimitRe
 const JSON_BODY: &[ErrorCode] = &[ErrorCode::BodyTooLarge, ErrorCode::UnsupportedMediaType];
 
 /// Adds to every operation what the edge does, and to every request the example of its schema.
-pub(super) fn complete(document: &mut OpenApi) {
+pub fn complete(document: &mut OpenApi) {
     let components = document.components.clone().unwrap_or_default();
     for item in document.paths.paths.values_mut() {
         for (is_post, operation) in operations(item) {

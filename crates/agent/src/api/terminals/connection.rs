@@ -20,7 +20,7 @@ use sandshell_exec::terminal::{Redraw, View, Viewer};
 use sandshell_types::{ResizeRequest, TerminalClientFrame, TerminalFrame};
 use tokio::sync::oneshot;
 use tokio::time::{interval, timeout};
-use tokio_tungstenite::tungstenite;
+use tokio_tungstenite::tungstenite::{self, error::ProtocolError};
 use tokio_util::sync::CancellationToken;
 
 /// Largest message from a client.
@@ -262,6 +262,11 @@ fn broken(error: &axum::Error) -> Option<End> {
             close_code::INVALID,
             "a text frame is not valid UTF-8",
         )),
+        // It went away without a word: nobody is there to be told.
+        tungstenite::Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => None,
+        tungstenite::Error::Protocol(error) => {
+            Some(End::new(close_code::PROTOCOL, error.to_string()))
+        }
         _ => None,
     }
 }

@@ -11,12 +11,13 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, WatchFlags};
-use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, openat2};
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Errno;
 use sandshell_exec::inside::{Follow, Root};
 use sandshell_types::WatchEndReason;
 
 use super::{Follower, Stop};
+use crate::kernels_own::is_kernels_own;
 use crate::watch::tree::{DirId, Entry};
 
 /// What is reported of a directory and of what lies in it.
@@ -29,16 +30,6 @@ const REPORTED: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE_SELF)
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::EXCL_UNLINK);
-
-/// File systems whose files change without a report: proc, sysfs, cgroup and cgroup2, debugfs, tracefs.
-const SILENT: &[i64] = &[
-    0x9fa0,
-    0x6265_6572,
-    0x0027_e0eb,
-    0x6367_7270,
-    0x6462_6720,
-    0x7472_6163,
-];
 
 /// Longest path given to the kernel at once; longer ones are found in steps.
 const PATH_STEP: usize = 4000;
@@ -126,7 +117,7 @@ impl Follower {
         };
         let parent_device = self.identity.0;
         if identity(&found).is_some_and(|(device, _)| device != parent_device)
-            && fstatfs(&found).is_ok_and(|fs| SILENT.contains(&fs.f_type))
+            && is_kernels_own(&found)
         {
             return self.not_watched(dir, Errno::ACCESS);
         }

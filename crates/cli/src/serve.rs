@@ -1,0 +1,102 @@
+//! `sandshell serve`: the hub.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use sandshell_agent::Listen;
+use sandshell_hub::{HubOptions, ServeError, Started};
+
+use crate::agent::default_state_dir;
+use crate::arguments::ServeArguments;
+use crate::failure::Failure;
+use crate::logs;
+
+pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
+    if !arguments.listen.is_local() && arguments.token_file.is_none() {
+        return Err(Failure::usage(format!(
+            "{} can be reached from other machines, and there is no token file",
+            arguments.listen
+        ))
+        .hint("add --token-file FILE, or listen on 127.0.0.1"));
+    }
+    logs::start(arguments.json_logs);
+    raise_open_files();
+    // One thread, as in the agent: a request passes through few tasks, and each hop to another thread
+    // would cost more than the work itself.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::ours(&error))?;
+    let served = runtime.block_on(sandshell_hub::serve(options(arguments), announce));
+    runtime.shutdown_background();
+    match served {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(failure(&error)),
+    }
+}
+
+fn options(arguments: ServeArguments) -> HubOptions {
+    HubOptions {
+        listen: arguments.listen,
+        state_dir: arguments
+            .state_dir
+            .unwrap_or_else(|| default_state_dir("hub")),
+        token_file: arguments.token_file,
+        ready_file: arguments.ready_file,
+        cors_origins: arguments.cors_origins,
+        allow_hosts: arguments.allow_hosts,
+        preview_domain: arguments.preview_domain,
+        max_connections: arguments.max_connections,
+        max_sandboxes: arguments.max_sandboxes,
+        max_sandboxes_per_token: arguments.max_sandboxes_per_token,
+        rate: arguments.rate,
+        warm: arguments.warm,
+        destroy_on_exit: arguments.destroy_on_exit,
+    }
+}
+
+fn failure(error: &ServeError) -> Failure {
+    let failure = Failure::ours(error);
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// A stream through the hub takes two descriptors, and the usual soft limit is for programs that call
+/// `select`. What the hard limit allows is ours to take.
+fn raise_open_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Without it the hub works, for fewer at a time.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// Says where the hub is and how to try it.
+fn announce(started: &Started) {
+    let Listen::Tcp(_) = started.address else {
+        return;
+    };
+    let url = &started.address;
+    let (line, token) = match (&started.fresh_token, &started.token_file) {
+        (Some(token), Some(file)) => (
+            format!("token: {} (kept in {})\n", token.reveal(), file.display()),
+            format!("$(cat '{}')", file.display()),
+        ),
+        (None, Some(file)) => (String::new(), format!("$(cat '{}')", file.display())),
+        (_, None) => (String::new(), String::new()),
+    };
+    let text = format!(
+        "Sandshell is served at {url}\n{line}\nTry it:\n  TOKEN=\"{token}\"\n  \
+         curl -s -X POST {url}/v1/sandboxes -H \"Authorization: Bearer $TOKEN\" \
+         -H 'Content-Type: application/json' -d '{{\"id\":\"first\"}}'\n  \
+         curl -s {url}/v1/sandboxes/first/exec -H \"Authorization: Bearer $TOKEN\" \
+         -H 'Content-Type: application/json' -d '{{\"command\":\"echo hello\"}}'\n",
+    );
+    // A closed stdout is no reason not to serve.
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
+}

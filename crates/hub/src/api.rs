@@ -1,0 +1,64 @@
+//! The hub's own routes.
+//!
+//! Owns the route table, from which both the router and the `OpenAPI` document are made. Handlers
+//! translate between the wire and the registry, and keep nothing.
+
+mod audit;
+mod document;
+mod previews;
+mod sandboxes;
+mod service;
+mod tokens;
+mod validate;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Extension, State};
+use utoipa_axum::router::UtoipaMethodRouter;
+use utoipa_axum::routes;
+
+use crate::Hub;
+use crate::sandbox::By;
+use crate::tokens::Token;
+
+pub use document::openapi_json;
+pub(crate) use document::served;
+
+type HubState = State<Arc<Hub>>;
+type WithToken = Extension<Arc<Token>>;
+type WithBy = Extension<By>;
+
+/// Every route.
+fn table() -> Vec<UtoipaMethodRouter<Arc<Hub>>> {
+    vec![
+        routes!(sandboxes::create, sandboxes::list),
+        routes!(sandboxes::get, sandboxes::patch, sandboxes::destroy),
+        routes!(sandboxes::pause),
+        routes!(sandboxes::resume),
+        routes!(sandboxes::keepalive),
+        routes!(previews::create, previews::revoke),
+        routes!(tokens::create, tokens::list),
+        routes!(tokens::get, tokens::revoke),
+        routes!(audit::list),
+        routes!(service::tickets),
+        routes!(service::healthz),
+        routes!(service::readyz),
+        routes!(service::version),
+        routes!(service::openapi),
+        routes!(service::docs),
+        routes!(service::metrics),
+    ]
+}
+
+pub(crate) fn router(hub: Arc<Hub>) -> Router {
+    document::assemble(table())
+        .split_for_parts()
+        .0
+        .with_state(hub)
+}
+
+/// A body without any field, for routes that need none.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}

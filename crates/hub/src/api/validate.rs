@@ -1,0 +1,248 @@
+//! What a spec may say, beyond its form.
+
+use std::collections::BTreeMap;
+
+use http::HeaderName;
+use sandshell_types::{
+    NetworkMode, NetworkSpec, SandboxLimits, SandboxPatch, SandboxSpec, SecretSpec,
+};
+
+use crate::error::HubError;
+
+const MOST_LABELS: usize = 64;
+const LONGEST_LABEL: usize = 128;
+const MOST_VARIABLES: usize = 1000;
+const MOST_ALLOWED: usize = 1000;
+const MOST_SECRETS: usize = 100;
+const LONGEST_TEXT: usize = 4096;
+
+/// More processors than this is a slip of the pen.
+const MOST_CPUS: f64 = 4096.0;
+
+/// Refuses a spec that cannot be meant.
+pub(super) fn spec(spec: &SandboxSpec) -> Result<(), HubError> {
+    labels(spec.labels.iter().map(|(key, value)| (key, Some(value))))?;
+    count(spec.labels.len(), MOST_LABELS, "/labels", "labels")?;
+    environment(&spec.env)?;
+    if let Some(image) = &spec.image {
+        text(image, "/image")?;
+    }
+    if let Some(user) = &spec.user {
+        text(user, "/user")?;
+    }
+    if let Some(cwd) = &spec.cwd {
+        text(cwd, "/cwd")?;
+        if !cwd.starts_with('/') {
+            return Err(HubError::invalid("/cwd", "the path is not absolute"));
+        }
+    }
+    if let Some(limits) = &spec.limits {
+        check_limits(limits)?;
+    }
+    if let Some(network) = &spec.network {
+        check_network(network)?;
+    }
+    secrets(&spec.secrets)?;
+    positive(spec.idle_timeout_ms, "/idle_timeout_ms")?;
+    positive(spec.max_lifetime_ms, "/max_lifetime_ms")?;
+    if spec.on_idle.is_some() && spec.idle_timeout_ms.is_none() {
+        return Err(
+            HubError::invalid("/on_idle", "nothing happens without an idle timeout")
+                .hint("Give `idle_timeout_ms` too."),
+        );
+    }
+    Ok(())
+}
+
+/// Refuses a change that cannot be meant, or would leave too many labels.
+pub(super) fn patch(
+    patch: &SandboxPatch,
+    before: &BTreeMap<String, String>,
+) -> Result<(), HubError> {
+    labels(
+        patch
+            .labels
+            .iter()
+            .map(|(key, value)| (key, value.as_ref())),
+    )?;
+    let added = patch.labels.iter().filter(|(key, value)| {
+        let there = before.contains_key(*key);
+        value.is_some() && !there
+    });
+    let removed = patch.labels.iter().filter(|(key, value)| {
+        let there = before.contains_key(*key);
+        value.is_none() && there
+    });
+    let after = (before.len() + added.count()).saturating_sub(removed.count());
+    count(after, MOST_LABELS, "/labels", "labels")
+}
+
+fn labels<'a>(
+    labels: impl Iterator<Item = (&'a String, Option<&'a String>)>,
+) -> Result<(), HubError> {
+    for (key, value) in labels {
+        let pointer = || format!("/labels/{}", key.replace('~', "~0").replace('/', "~1"));
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-/".contains(&b);
+        if key.is_empty() || key.len() > LONGEST_LABEL || !key.bytes().all(allowed) {
+            let detail = format!(
+                "the name of a label has 1 to {LONGEST_LABEL} letters, digits, '.', '_', '-' and '/'"
+            );
+            return Err(HubError::invalid(pointer(), detail));
+        }
+        if value.is_some_and(|value| value.len() > LONGEST_LABEL) {
+            let detail = format!("the value of a label has at most {LONGEST_LABEL} bytes");
+            return Err(HubError::invalid(pointer(), detail));
+        }
+    }
+    Ok(())
+}
+
+fn environment(env: &BTreeMap<String, String>) -> Result<(), HubError> {
+    count(env.len(), MOST_VARIABLES, "/env", "variables")?;
+    for (name, value) in env {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            let pointer = format!("/env/{}", name.replace('~', "~0").replace('/', "~1"));
+            let detail = "a variable has a name without '=', and no NUL";
+            return Err(HubError::invalid(pointer, detail));
+        }
+    }
+    Ok(())
+}
+
+fn check_limits(limits: &SandboxLimits) -> Result<(), HubError> {
+    for (name, limit) in [
+        ("memory_bytes", limits.memory_bytes),
+        ("pids", limits.pids),
+        ("disk_bytes", limits.disk_bytes),
+        ("inodes", limits.inodes),
+        ("open_files", limits.open_files),
+    ] {
+        positive(limit, &format!("/limits/{name}"))?;
+    }
+    let sound = |cpus: f64| cpus.is_finite() && cpus > 0.0 && cpus <= MOST_CPUS;
+    if limits.cpus.is_some_and(|cpus| !sound(cpus)) {
+        let detail = format!("a number above 0 and up to {MOST_CPUS}");
+        return Err(HubError::invalid("/limits/cpus", detail));
+    }
+    Ok(())
+}
+
+fn check_network(network: &NetworkSpec) -> Result<(), HubError> {
+    let listed = !network.allow.is_empty();
+    match network.mode {
+        NetworkMode::Allow if !listed => Err(HubError::invalid(
+            "/network/allow",
+            "the mode `allow` needs a list of hosts",
+        )
+        .hint("Choose the mode `none` for no network at all.")),
+        NetworkMode::None | NetworkMode::Full if listed => Err(HubError::invalid(
+            "/network/allow",
+            "a list of hosts goes with the mode `allow` only",
+        )),
+        _ => {
+            count(network.allow.len(), MOST_ALLOWED, "/network/allow", "hosts")?;
+            for (at, host) in network.allow.iter().enumerate() {
+                text(host, &format!("/network/allow/{at}"))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn secrets(secrets: &[SecretSpec]) -> Result<(), HubError> {
+    count(secrets.len(), MOST_SECRETS, "/secrets", "secrets")?;
+    for (at, secret) in secrets.iter().enumerate() {
+        text(&secret.host, &format!("/secrets/{at}/host"))?;
+        if secret.header.parse::<HeaderName>().is_err() {
+            let pointer = format!("/secrets/{at}/header");
+            return Err(HubError::invalid(pointer, "that is no name of a header"));
+        }
+        let value = secret.value.as_deref().unwrap_or_default();
+        if value.is_empty() || http::HeaderValue::from_str(value).is_err() {
+            let pointer = format!("/secrets/{at}/value");
+            let detail = "a secret needs a value that can stand in a header";
+            return Err(HubError::invalid(pointer, detail));
+        }
+    }
+    Ok(())
+}
+
+fn positive(value: Option<u64>, pointer: &str) -> Result<(), HubError> {
+    match value {
+        Some(0) => {
+            Err(HubError::invalid(pointer, "must be at least 1").hint("Leave it out for no limit."))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn text(value: &str, pointer: &str) -> Result<(), HubError> {
+    let fine = (1..=LONGEST_TEXT).contains(&value.len()) && !value.contains('\0');
+    if fine {
+        return Ok(());
+    }
+    let detail = format!("must have 1 to {LONGEST_TEXT} bytes and no NUL");
+    Err(HubError::invalid(pointer, detail))
+}
+
+fn count(found: usize, most: usize, pointer: &str, of: &str) -> Result<(), HubError> {
+    if found <= most {
+        return Ok(());
+    }
+    let detail = format!("there are at most {most} {of}, not {found}");
+    Err(HubError::invalid(pointer, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused_at(json: &str) -> Option<String> {
+        match spec(&serde_json::from_str(json).unwrap()) {
+            Ok(()) => None,
+            Err(HubError::Invalid { pointer, .. }) => Some(pointer),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn names_the_place_of_what_cannot_be_meant() {
+        for (json, pointer) in [
+            (r#"{"labels":{"a b":"c"}}"#, "/labels/a b"),
+            (r#"{"labels":{"":"c"}}"#, "/labels/"),
+            (r#"{"env":{"A=B":"c"}}"#, "/env/A=B"),
+            (r#"{"cwd":"tmp"}"#, "/cwd"),
+            (r#"{"user":""}"#, "/user"),
+            (r#"{"image":""}"#, "/image"),
+            (r#"{"limits":{"pids":0}}"#, "/limits/pids"),
+            (r#"{"limits":{"cpus":0}}"#, "/limits/cpus"),
+            (r#"{"limits":{"cpus":-1.5}}"#, "/limits/cpus"),
+            (r#"{"network":{"mode":"allow"}}"#, "/network/allow"),
+            (
+                r#"{"network":{"mode":"none","allow":["a"]}}"#,
+                "/network/allow",
+            ),
+            (
+                r#"{"secrets":[{"host":"a","header":"b c","value":"d"}]}"#,
+                "/secrets/0/header",
+            ),
+            (
+                r#"{"secrets":[{"host":"a","header":"b"}]}"#,
+                "/secrets/0/value",
+            ),
+            (r#"{"idle_timeout_ms":0}"#, "/idle_timeout_ms"),
+            (r#"{"max_lifetime_ms":0}"#, "/max_lifetime_ms"),
+            (r#"{"on_idle":"sleep"}"#, "/on_idle"),
+        ] {
+            assert_eq!(refused_at(json).as_deref(), Some(pointer), "{json}");
+        }
+        for fine in [
+            "{}",
+            r#"{"network":{"mode":"allow","allow":["*.example.org"]}}"#,
+            r#"{"limits":{"cpus":0.5,"memory_bytes":1}}"#,
+            r#"{"idle_timeout_ms":1,"on_idle":"destroy"}"#,
+        ] {
+            assert_eq!(refused_at(fine), None, "{fine}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What can go wrong with a sandbox or a token, and its one translation into a problem document.
+
+use std::sync::Arc;
+
+use sandshell_agent::parts::ApiError;
+use sandshell_types::{ErrorCode, Problem, Protection, SandboxId};
+
+use crate::backend::BackendError;
+use crate::store::StoreError;
+
+/// Why a request of the hub failed. Cheap to clone: all who wait for one create get the same.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum HubError {
+    #[error("there is no sandbox {0:?}")]
+    SandboxNotFound(String),
+    #[error("the sandbox {id:?} is gone: {reason}")]
+    SandboxGone { id: SandboxId, reason: String },
+    #[error("the sandbox {0:?} is paused")]
+    SandboxPaused(SandboxId),
+    #[error("the id {id:?} is in use")]
+    IdConflict {
+        id: SandboxId,
+        /// The field that differs; `None` when the sandbox is somebody else's.
+        field: Option<String>,
+    },
+    #[error("{detail}")]
+    Quota { detail: String },
+    #[error("{detail}")]
+    Isolation {
+        detail: String,
+        protections: Vec<Protection>,
+    },
+    #[error("{detail}")]
+    Invalid {
+        pointer: String,
+        detail: String,
+        hint: Option<&'static str>,
+    },
+    #[error("{0}")]
+    Forbidden(&'static str),
+    #[error("there is no token {0:?}")]
+    TokenNotFound(String),
+    #[error("the backend failed")]
+    Backend(#[source] Arc<BackendError>),
+    #[error("the store failed")]
+    Store(#[source] Arc<StoreError>),
+    #[error("there are no random bytes: {0}")]
+    Random(getrandom::Error),
+    #[error("the hub is shutting down")]
+    Ending,
+}
+
+impl HubError {
+    pub(crate) fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::Invalid {
+            pointer: pointer.into(),
+            detail: detail.into(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn hint(self, hint: &'static str) -> Self {
+        match self {
+            Self::Invalid {
+                pointer, detail, ..
+            } => Self::Invalid {
+                pointer,
+                detail,
+                hint: Some(hint),
+            },
+            other => other,
+        }
+    }
+
+    /// The code, for the audit log.
+    pub(crate) fn code(&self) -> ErrorCode {
+        match self {
+            Self::SandboxNotFound(_) => ErrorCode::SandboxNotFound,
+            Self::SandboxGone { .. } => ErrorCode::SandboxGone,
+            Self::SandboxPaused(_) => ErrorCode::SandboxPaused,
+            Self::IdConflict { .. } => ErrorCode::IdConflict,
+            Self::Quota { .. } => ErrorCode::LimitReached,
+            Self::Isolation { .. } => ErrorCode::IsolationUnavailable,
+            Self::Invalid { .. } => ErrorCode::InvalidRequest,
+            Self::Forbidden(_) => ErrorCode::Forbidden,
+            Self::TokenNotFound(_) => ErrorCode::TokenNotFound,
+            Self::Backend(error) => match **error {
+                BackendError::Invalid { .. } => ErrorCode::InvalidRequest,
+                _ => ErrorCode::Unavailable,
+            },
+            Self::Store(_) | Self::Random(_) => ErrorCode::Internal,
+            Self::Ending => ErrorCode::Unavailable,
+        }
+    }
+}
+
+impl From<StoreError> for HubError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Arc::new(error))
+    }
+}
+
+impl From<BackendError> for HubError {
+    fn from(error: BackendError) -> Self {
+        Self::Backend(Arc::new(error))
+    }
+}
+
+impl From<HubError> for ApiError {
+    fn from(error: HubError) -> Self {
+        let problem = Self::new(error.code(), error.to_string());
+        match error {
+            HubError::SandboxNotFound(_) => {
+                problem.hint("GET /v1/sandboxes lists those that this token may use.")
+            }
+            HubError::SandboxGone { .. } => problem.hint("Make another with POST /v1/sandboxes."),
+            HubError::SandboxPaused(id) => {
+                problem.hint(format!("POST /v1/sandboxes/{id}/resume lets it go on."))
+            }
+            HubError::IdConflict {
+                id,
+                field: Some(field),
+            } => Self::new(
+                ErrorCode::IdConflict,
+                format!("the id {id:?} is in use with another `{field}`"),
+            )
+            .pointer(format!("/{field}"))
+            .hint("Take another id, or send the same spec to get what is there."),
+            HubError::IdConflict { field: None, .. } => {
+                problem.pointer("/id").hint("Take another id.")
+            }
+            HubError::Quota { .. } => problem.hint("Destroy some first."),
+            HubError::Isolation {
+                detail,
+                protections,
+            } => {
+                let mut problem = Problem::new(ErrorCode::IsolationUnavailable, detail)
+                    .pointer("/isolation")
+                    .hint(
+                        "Run `sandshell doctor` on the machine for the remedies, or choose \
+                         `isolation: {\"policy\": \"best_effort\"}` and do without.",
+                    );
+                problem.protections = protections;
+                problem.into()
+            }
+            HubError::Invalid { pointer, hint, .. } => match hint {
+                Some(hint) => problem.pointer(pointer).hint(hint),
+                None => problem.pointer(pointer),
+            },
+            HubError::Backend(error) => match &*error {
+                BackendError::Invalid { pointer, detail } => {
+                    Self::new(ErrorCode::InvalidRequest, detail.clone()).pointer(pointer.clone())
+                }
+                other => {
+                    tracing::error!(error = %other, "the backend failed");
+                    Self::new(
+                        ErrorCode::Unavailable,
+                        format!("the sandbox cannot be worked on: {other}"),
+                    )
+                }
+            },
+            HubError::Store(error) => {
+                let cause = std::error::Error::source(&*error).map(ToString::to_string);
+                let cause = cause.unwrap_or_else(|| error.to_string());
+                Self::internal("the records cannot be written", &cause)
+            }
+            HubError::Random(error) => Self::internal("there are no random bytes", &error),
+            HubError::TokenNotFound(_) => problem.hint("GET /v1/tokens lists those there are."),
+            HubError::Forbidden(_) | HubError::Ending => problem,
+        }
+    }
+}

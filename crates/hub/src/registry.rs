@@ -1,0 +1,477 @@
+//! Which sandboxes there are, by id.
+//!
+//! Owns ids, slots, quotas and the records of what is over. Does not own a sandbox's life (`sandbox`)
+//! nor who may see it (`tokens`).
+//!
+//! Invariants: an id stands for one live sandbox at most, however many ask for it at once; a slot is
+//! one sandbox's until all of that sandbox is gone; records of what is over are bounded in number and
+//! age, here and in the store.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sandshell_types::{SandboxId, SandboxRecord, SandboxSpec, SandboxState, Timestamp};
+use tokio::task::JoinSet;
+
+use crate::audit;
+use crate::backend::{Backend, Place};
+use crate::error::HubError;
+use crate::figures::Figures;
+use crate::sandbox::{By, Sandbox, Source, show};
+use crate::store::{Change, Store, StoreError, Stored};
+use crate::tokens::Token;
+use crate::warm::Warm;
+
+/// Records of sandboxes that are over.
+const OVER_KEPT: usize = 1000;
+
+/// How long they are kept.
+const OVER_KEPT_FOR: Duration = Duration::from_hours(24);
+
+/// How long an adopted agent may take to take a connection.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Bounds of the registry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Live sandboxes of all together.
+    pub(crate) sandboxes: usize,
+    /// Live sandboxes of one token that says nothing else.
+    pub(crate) per_token: usize,
+}
+
+pub(crate) struct Registry {
+    backend: Arc<dyn Backend>,
+    store: Store,
+    figures: Figures,
+    warm: Warm,
+    bounds: Bounds,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    live: HashMap<SandboxId, Sandbox>,
+    over: HashMap<SandboxId, Stored>,
+    slots: BTreeSet<u32>,
+    /// No more are made: the hub ends.
+    closed: bool,
+}
+
+/// A sandbox that can be shown.
+pub(crate) enum Found {
+    Live(Sandbox),
+    Over(Box<SandboxRecord>),
+}
+
+impl Registry {
+    pub(crate) fn new(
+        backend: Arc<dyn Backend>,
+        store: Store,
+        bounds: Bounds,
+        warm: usize,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            backend,
+            store,
+            figures: Figures::default(),
+            warm: Warm::new(warm),
+            bounds,
+            table: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    pub(crate) fn warm(&self) -> &Warm {
+        &self.warm
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a sandbox, or finds the one that was made with the same id and spec. The flag tells
+    /// whether it was made now.
+    pub(crate) async fn create(
+        self: &Arc<Self>,
+        spec: &SandboxSpec,
+        token: &Token,
+        by: By,
+    ) -> Result<(Sandbox, bool), HubError> {
+        loop {
+            let (sandbox, fresh) = self.claim(spec, token, &by)?;
+            let published = sandbox.made().await?;
+            if fresh {
+                return Ok((sandbox, true));
+            }
+            let state = published.stored.record.state;
+            if state == SandboxState::Destroying || state.is_over() {
+                // The id is free in a moment.
+                sandbox.over().await;
+                continue;
+            }
+            same(&published.stored, spec, token)?;
+            return Ok((sandbox, false));
+        }
+    }
+
+    /// The live sandbox of an id, or a new one that is being made.
+    fn claim(
+        self: &Arc<Self>,
+        spec: &SandboxSpec,
+        token: &Token,
+        by: &By,
+    ) -> Result<(Sandbox, bool), HubError> {
+        let id = spec.id.clone().unwrap_or_else(SandboxId::generate);
+        let mut table = self.table();
+        if let Some(sandbox) = table.live.get(&id) {
+            return Ok((sandbox.clone(), false));
+        }
+        if table.closed {
+            return Err(HubError::Ending);
+        }
+        self.check_quota(&table, token)?;
+        let (place, slot, source) = match self.warm.take(spec) {
+            Some(waiting) => {
+                self.figures.from_warm();
+                let source = Source::Warm(waiting.created, by.clone());
+                (waiting.place, waiting.slot, source)
+            }
+            None => {
+                let place = Place::generate().map_err(HubError::Random)?;
+                (place, table.take_slot()?, Source::Fresh(by.clone()))
+            }
+        };
+        let now = Timestamp::now();
+        let stored = Stored {
+            record: SandboxRecord {
+                id: id.clone(),
+                state: SandboxState::Creating,
+                reason: None,
+                owner: token.id().to_owned(),
+                spec: SandboxSpec {
+                    id: None,
+                    ..spec.clone()
+                },
+                protections: Vec::new(),
+                created_at: now,
+                last_used_at: now,
+                expires_at: crate::sandbox::expires_at(now, spec.max_lifetime_ms),
+                ended_at: None,
+            },
+            asked: SandboxSpec {
+                id: None,
+                ..spec.clone()
+            },
+            place,
+            slot: Some(slot),
+        };
+        let sandbox = Sandbox::start(self, stored, source);
+        table.live.insert(id, sandbox.clone());
+        Ok((sandbox, true))
+    }
+
+    fn check_quota(&self, table: &Table, token: &Token) -> Result<(), HubError> {
+        if table.live.len() >= self.bounds.sandboxes {
+            return Err(HubError::Quota {
+                detail: format!("there are {} sandboxes already", self.bounds.sandboxes),
+            });
+        }
+        let most = token.max_sandboxes().unwrap_or(self.bounds.per_token);
+        let own = table.live.values().filter(|one| one.owner() == token.id());
+        if own.count() >= most {
+            return Err(HubError::Quota {
+                detail: format!("this token has {most} sandboxes already"),
+            });
+        }
+        Ok(())
+    }
+
+    /// A sandbox that this token may know of.
+    pub(crate) fn find(&self, id: &str, token: &Token) -> Result<Found, HubError> {
+        let table = self.table();
+        if let Some(sandbox) = table.live.get(id)
+            && token.may_use(sandbox.id(), sandbox.owner())
+        {
+            return Ok(Found::Live(sandbox.clone()));
+        }
+        if let Some(stored) = table.over.get(id)
+            && token.may_use(&stored.record.id, &stored.record.owner)
+        {
+            return Ok(Found::Over(Box::new(show(&stored.record))));
+        }
+        Err(HubError::SandboxNotFound(id.to_owned()))
+    }
+
+    /// A live one that this token may use.
+    pub(crate) fn live(&self, id: &str, token: &Token) -> Result<Sandbox, HubError> {
+        match self.find(id, token)? {
+            Found::Live(sandbox) => Ok(sandbox),
+            Found::Over(record) => Err(HubError::SandboxGone {
+                id: record.id,
+                reason: record.reason.unwrap_or_default(),
+            }),
+        }
+    }
+
+    /// A live one, whoever asks; for names that carry their own right.
+    pub(crate) fn any_live(&self, id: &str) -> Option<Sandbox> {
+        self.table().live.get(id).cloned()
+    }
+
+    pub(crate) fn all_live(&self) -> Vec<Sandbox> {
+        self.table().live.values().cloned().collect()
+    }
+
+    /// Records that this token may see, oldest first.
+    pub(crate) fn records(&self, token: &Token, over: bool) -> Vec<SandboxRecord> {
+        let table = self.table();
+        let mut records: Vec<SandboxRecord> = table
+            .live
+            .values()
+            .filter(|one| token.may_use(one.id(), one.owner()))
+            .map(Sandbox::record)
+            .collect();
+        if over {
+            let stored = table.over.values().map(|stored| &stored.record);
+            let seen = stored.filter(|record| token.may_use(&record.id, &record.owner));
+            records.extend(seen.map(show));
+        }
+        drop(table);
+        records.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        records
+    }
+
+    pub(crate) fn states(&self) -> Vec<SandboxState> {
+        let table = self.table();
+        let live = table.live.values().map(Sandbox::state);
+        live.chain(table.over.values().map(|stored| stored.record.state))
+            .collect()
+    }
+
+    pub(crate) fn take_slot(&self) -> Result<u32, HubError> {
+        self.table().take_slot()
+    }
+
+    pub(crate) fn free_slot(&self, slot: u32) {
+        self.table().slots.remove(&slot);
+    }
+
+    /// A sandbox was not made; nothing is left of it.
+    pub(crate) fn not_made(&self, stored: &Stored) {
+        let mut table = self.table();
+        table.live.remove(&stored.record.id);
+        if let Some(slot) = stored.slot {
+            table.slots.remove(&slot);
+        }
+    }
+
+    /// A sandbox is over: its record moves to those that are, and its slot is free.
+    pub(crate) async fn over(&self, stored: &Stored, slot: Option<u32>) {
+        self.figures.ended();
+        let forgotten = {
+            let mut table = self.table();
+            table.live.remove(&stored.record.id);
+            table.over.insert(stored.record.id.clone(), stored.clone());
+            if let Some(slot) = slot {
+                table.slots.remove(&slot);
+            }
+            table.drop_old()
+        };
+        self.forget(forgotten).await;
+    }
+
+    async fn forget(&self, ids: Vec<SandboxId>) {
+        let changes: Vec<Change> = ids.into_iter().map(Change::ForgetSandbox).collect();
+        if !changes.is_empty()
+            && let Err(error) = self.store.apply(changes).await
+        {
+            tracing::error!(%error, "old records are not forgotten");
+        }
+    }
+
+    /// Takes over what an earlier hub left: adopts what is alive, buries what is dead, finishes what
+    /// was being ended, and has the backend remove the rest.
+    pub(crate) async fn recover(self: &Arc<Self>, stored: Vec<Stored>) -> Result<(), StoreError> {
+        let mut adopting = JoinSet::new();
+        for stored in stored {
+            if stored.record.state.is_over() {
+                let id = stored.record.id.clone();
+                self.table().over.insert(id, stored);
+                continue;
+            }
+            if let Some(slot) = stored.slot {
+                self.table().slots.insert(slot);
+            }
+            let registry = Arc::clone(self);
+            adopting.spawn(async move { registry.recover_one(stored).await });
+        }
+        while let Some(done) = adopting.join_next().await {
+            if let Ok(outcome) = done {
+                outcome?;
+            }
+        }
+        let known: HashSet<Place> = self
+            .table()
+            .live
+            .values()
+            .map(|sandbox| sandbox.place().clone())
+            .collect();
+        if let Err(error) = self.backend.sweep(&known).await {
+            tracing::error!(%error, "not all leftovers are removed");
+        }
+        let forgotten = self.table().drop_old();
+        self.forget(forgotten).await;
+        Ok(())
+    }
+
+    async fn recover_one(self: Arc<Self>, mut stored: Stored) -> Result<(), StoreError> {
+        let id = stored.record.id.clone();
+        let dead = if stored.record.state == SandboxState::Destroying {
+            None
+        } else {
+            match self.take_over(&stored).await {
+                Ok(()) => {
+                    let sandbox = Sandbox::start(&self, stored, Source::Adopted);
+                    self.table().live.insert(id, sandbox);
+                    return Ok(());
+                }
+                Err(reason) => Some(reason),
+            }
+        };
+        if let Err(error) = self.backend.destroy(&stored.place).await {
+            tracing::error!(%error, sandbox = %id, "it is not wholly removed");
+        }
+        let action = if dead.is_some() {
+            "sandbox.fail"
+        } else {
+            "sandbox.destroy"
+        };
+        stored.record.state = match dead {
+            Some(_) => SandboxState::Failed,
+            None => SandboxState::Gone,
+        };
+        if let Some(reason) = dead {
+            tracing::warn!(sandbox = %id, reason, "a sandbox did not outlive the hub's absence");
+            stored.record.reason = Some(reason);
+        }
+        stored.record.ended_at = Some(Timestamp::now());
+        let slot = stored.slot.take();
+        let mut entry = audit::entry(action, &By::default(), id.as_str());
+        entry.detail.clone_from(&stored.record.reason);
+        let changes = vec![
+            Change::PutSandbox(Box::new(stored.clone())),
+            Change::Audit(entry),
+        ];
+        self.store.apply(changes).await?;
+        let mut table = self.table();
+        table.over.insert(id, stored);
+        if let Some(slot) = slot {
+            table.slots.remove(&slot);
+        }
+        Ok(())
+    }
+
+    /// Takes over one; the error is why it is dead.
+    async fn take_over(&self, stored: &Stored) -> Result<(), String> {
+        let adopted = self.backend.adopt(&stored.place).await;
+        adopted.map_err(|error| error.to_string())?;
+        let settled = match stored.record.state {
+            // Written down before it was done, perhaps by a hub that died in between.
+            SandboxState::Paused | SandboxState::Asleep => self.backend.pause(&stored.place).await,
+            _ => self.backend.resume(&stored.place).await,
+        };
+        settled.map_err(|error| error.to_string())?;
+        let endpoint = self.backend.endpoint(&stored.place);
+        let answer = crate::route::knock(&endpoint);
+        match tokio::time::timeout(ANSWER, answer).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(format!("its agent takes no connection: {error}")),
+            Err(_) => Err("its agent takes no connection".to_owned()),
+        }
+    }
+
+    /// Makes no more.
+    pub(crate) fn close(&self) {
+        self.table().closed = true;
+    }
+}
+
+impl Table {
+    /// The lowest that is free.
+    fn take_slot(&mut self) -> Result<u32, HubError> {
+        let free = (0..u32::MAX).find(|slot| !self.slots.contains(slot));
+        let free = free.ok_or(HubError::Quota {
+            detail: "there are no slots left".to_owned(),
+        })?;
+        self.slots.insert(free);
+        Ok(free)
+    }
+
+    /// Drops records that are too old or too many; gives their ids.
+    fn drop_old(&mut self) -> Vec<SandboxId> {
+        let mut ended: Vec<(Timestamp, SandboxId)> = self
+            .over
+            .values()
+            .map(|stored| {
+                let record = &stored.record;
+                (
+                    record.ended_at.unwrap_or(record.created_at),
+                    record.id.clone(),
+                )
+            })
+            .collect();
+        ended.sort();
+        let oldest = Timestamp::now() - OVER_KEPT_FOR;
+        let too_many = ended.len().saturating_sub(OVER_KEPT);
+        let dropped: Vec<SandboxId> = ended
+            .into_iter()
+            .enumerate()
+            .filter(|(at, (ended, _))| *at < too_many || *ended < oldest)
+            .map(|(_, (_, id))| id)
+            .collect();
+        for id in &dropped {
+            self.over.remove(id);
+        }
+        dropped
+    }
+}
+
+/// Refuses a create whose spec is not the one the sandbox was made with.
+fn same(stored: &Stored, spec: &SandboxSpec, token: &Token) -> Result<(), HubError> {
+    let id = stored.record.id.clone();
+    if !token.may_manage(&stored.record.owner) {
+        return Err(HubError::IdConflict { id, field: None });
+    }
+    let asked = SandboxSpec {
+        id: None,
+        ..spec.clone()
+    };
+    if asked == stored.asked {
+        return Ok(());
+    }
+    let value = |spec: &SandboxSpec| serde_json::to_value(spec).unwrap_or_default();
+    let (was, now) = (value(&stored.asked), value(&asked));
+    let fields = |value: &serde_json::Value| -> BTreeSet<String> {
+        let object = value.as_object().into_iter().flatten();
+        object.map(|(name, _)| name.clone()).collect()
+    };
+    let all: BTreeSet<String> = fields(&was).union(&fields(&now)).cloned().collect();
+    let field = all.into_iter().find(|name| was.get(name) != now.get(name));
+    Err(HubError::IdConflict {
+        id,
+        field: Some(field.unwrap_or_else(|| "spec".to_owned())),
+    })
+}

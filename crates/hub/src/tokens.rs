@@ -1,0 +1,297 @@
+//! Tokens: who asks, and what they may.
+//!
+//! Owns the tokens there are, as hashes, and the rules of their scopes. Does not own the making of the
+//! admin's token file (`sandshell_agent::Token`).
+//!
+//! | scope | may |
+//! |---|---|
+//! | `admin` | everything |
+//! | `create` | make sandboxes, and everything with those it made |
+//! | `sandbox:ID` | use that one: every route below it, pause, resume, keepalive |
+//!
+//! What a token may not know of does not exist for it: 404, the same as for an id nobody has.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use http::{HeaderMap, header};
+use sandshell_agent::Token as Secret;
+use sandshell_types::{SandboxId, Scope, Timestamp, TokenCreated, TokenRecord, TokenRequest};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use crate::audit;
+use crate::error::HubError;
+use crate::rate::Bucket;
+use crate::sandbox::By;
+use crate::store::{Change, Store, StoredToken};
+
+/// The id of the token in the token file.
+pub(crate) const ADMIN: &str = "tok_admin";
+
+/// Tokens that may be kept at a time.
+const MOST: usize = 10_000;
+
+/// A token that was shown, and its right to ask at this rate.
+#[derive(Debug)]
+pub(crate) struct Token {
+    record: TokenRecord,
+    hash: [u8; 32],
+    pub(crate) bucket: Bucket,
+}
+
+impl Token {
+    fn new(stored: StoredToken, rate: u32) -> Arc<Self> {
+        Arc::new(Self {
+            record: stored.record,
+            hash: stored.hash,
+            bucket: Bucket::new(rate),
+        })
+    }
+
+    /// The right to use one sandbox, for a ticket that was made for it.
+    pub(crate) fn for_sandbox(id: SandboxId) -> Arc<Self> {
+        let record = TokenRecord {
+            scopes: vec![Scope::Sandbox(id)],
+            ..record("ticket", None, Vec::new())
+        };
+        let hash = [0; 32];
+        Self::new(StoredToken { record, hash }, 0)
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.record.id
+    }
+
+    pub(crate) fn max_sandboxes(&self) -> Option<usize> {
+        self.record.max_sandboxes.map(|most| most as usize)
+    }
+
+    fn has(&self, wanted: &Scope) -> bool {
+        self.record.scopes.contains(wanted)
+    }
+
+    pub(crate) fn is_admin(&self) -> bool {
+        self.has(&Scope::Admin)
+    }
+
+    pub(crate) fn may_create(&self) -> bool {
+        self.is_admin() || self.has(&Scope::Create)
+    }
+
+    /// Whether it may use a sandbox with this owner.
+    pub(crate) fn may_use(&self, id: &SandboxId, owner: &str) -> bool {
+        let named = |scope: &Scope| matches!(scope, Scope::Sandbox(named) if named == id);
+        self.may_manage(owner) || self.record.scopes.iter().any(named)
+    }
+
+    /// Whether it may change or end a sandbox with this owner.
+    pub(crate) fn may_manage(&self, owner: &str) -> bool {
+        self.is_admin() || self.record.id == owner
+    }
+
+    fn is_valid(&self) -> bool {
+        let expired = |at: Timestamp| at <= Timestamp::now();
+        self.record.revoked_at.is_none() && !self.record.expires_at.is_some_and(expired)
+    }
+}
+
+/// All tokens of the hub.
+pub(crate) struct Tokens {
+    store: Store,
+    by_hash: RwLock<HashMap<[u8; 32], Arc<Token>>>,
+    /// Who asks without a token; nobody, but on a Unix socket without a token file.
+    anyone: Option<Arc<Token>>,
+    /// Requests a second for each.
+    rate: u32,
+}
+
+impl Tokens {
+    pub(crate) fn new(store: Store, stored: Vec<StoredToken>, open: bool, rate: u32) -> Self {
+        let by_hash = stored
+            .into_iter()
+            .map(|token| (token.hash, Token::new(token, rate)))
+            .collect();
+        let anyone = open.then(|| {
+            let record = record(ADMIN, Some("anyone on the socket"), vec![Scope::Admin]);
+            let hash = [0; 32];
+            Token::new(StoredToken { record, hash }, rate)
+        });
+        Self {
+            store,
+            by_hash: RwLock::new(by_hash),
+            anyone,
+            rate,
+        }
+    }
+
+    /// Makes the admin's token the only one with the admin's id.
+    pub(crate) async fn set_admin(&self, secret: &Secret) -> Result<(), HubError> {
+        let hash = digest(secret.reveal());
+        let known = self.get(&hash);
+        if known.is_some_and(|token| token.id() == ADMIN) {
+            return Ok(());
+        }
+        let token = StoredToken {
+            record: record(ADMIN, Some("admin"), vec![Scope::Admin]),
+            hash,
+        };
+        let entry = audit::entry("token.create", &By::default(), ADMIN);
+        let changes = vec![
+            Change::ForgetToken(ADMIN.to_owned()),
+            Change::PutToken(token.clone()),
+            Change::Audit(entry),
+        ];
+        self.store.apply(changes).await?;
+        let mut by_hash = self.by_hash.write().unwrap_or_else(PoisonError::into_inner);
+        by_hash.retain(|_, token| token.id() != ADMIN);
+        by_hash.insert(hash, Token::new(token, self.rate));
+        Ok(())
+    }
+
+    /// Whose request this is; `None` when it shows no token that opens anything.
+    pub(crate) fn of(&self, headers: &HeaderMap) -> Option<Arc<Token>> {
+        let Some(value) = headers.get(header::AUTHORIZATION) else {
+            return self.anyone.clone();
+        };
+        let (scheme, given) = value.as_bytes().split_at_checked(7)?;
+        if !scheme.eq_ignore_ascii_case(b"bearer ") {
+            return None;
+        }
+        let hash = digest(given.trim_ascii());
+        // Found by its hash, which whoever guesses cannot steer; compared in constant time all the same.
+        let token = self.get(&hash)?;
+        let right = bool::from(token.hash.ct_eq(&hash));
+        Some(token).filter(|token| right && token.is_valid())
+    }
+
+    /// Makes a token; the secret is in the answer and nowhere else.
+    pub(crate) async fn create(
+        &self,
+        request: TokenRequest,
+        by: &By,
+    ) -> Result<TokenCreated, HubError> {
+        check(&request)?;
+        let mut random = [0_u8; 8];
+        getrandom::fill(&mut random).map_err(HubError::Random)?;
+        let secret = Secret::generate().map_err(|error| match error {
+            sandshell_agent::TokenError::Random(error) => HubError::Random(error),
+            other => HubError::invalid("", other.to_string()),
+        })?;
+        if self.read(HashMap::len) >= MOST {
+            return Err(HubError::Quota {
+                detail: format!("there are {MOST} tokens already"),
+            });
+        }
+        let id = format!("tok_{}", crate::hex(&random));
+        let made = StoredToken {
+            record: TokenRecord {
+                name: request.name,
+                expires_at: request.expires_at,
+                max_sandboxes: request.max_sandboxes,
+                ..record(&id, None, request.scopes)
+            },
+            hash: digest(secret.reveal()),
+        };
+        let entry = audit::entry("token.create", by, &id);
+        let changes = vec![Change::PutToken(made.clone()), Change::Audit(entry)];
+        self.store.apply(changes).await?;
+        let created = TokenCreated {
+            record: made.record.clone(),
+            token: secret.reveal().to_owned(),
+        };
+        self.put(made);
+        Ok(created)
+    }
+
+    /// Takes a token's right away. The record stays, so that the audit log can be understood.
+    pub(crate) async fn revoke(&self, id: &str, by: &By) -> Result<TokenRecord, HubError> {
+        let found = self.read(|all| all.values().find(|token| token.id() == id).cloned());
+        let token = found.ok_or_else(|| HubError::TokenNotFound(id.to_owned()))?;
+        if id == ADMIN {
+            return Err(HubError::Forbidden(
+                "the admin's token is that of the token file; change the file and restart the hub",
+            ));
+        }
+        let mut record = token.record.clone();
+        if record.revoked_at.is_some() {
+            return Ok(record);
+        }
+        record.revoked_at = Some(Timestamp::now());
+        let stored = StoredToken {
+            record: record.clone(),
+            hash: token.hash,
+        };
+        let entry = audit::entry("token.revoke", by, id);
+        let changes = vec![Change::PutToken(stored.clone()), Change::Audit(entry)];
+        self.store.apply(changes).await?;
+        self.put(stored);
+        Ok(record)
+    }
+
+    pub(crate) fn get_record(&self, id: &str) -> Result<TokenRecord, HubError> {
+        let found = self.read(|all| all.values().find(|token| token.id() == id).cloned());
+        found
+            .map(|token| token.record.clone())
+            .ok_or_else(|| HubError::TokenNotFound(id.to_owned()))
+    }
+
+    /// All of them, oldest first.
+    pub(crate) fn records(&self) -> Vec<TokenRecord> {
+        let mut records: Vec<TokenRecord> =
+            self.read(|all| all.values().map(|token| token.record.clone()).collect());
+        records.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        records
+    }
+
+    fn get(&self, hash: &[u8; 32]) -> Option<Arc<Token>> {
+        self.read(|all| all.get(hash).cloned())
+    }
+
+    fn put(&self, token: StoredToken) {
+        let mut by_hash = self.by_hash.write().unwrap_or_else(PoisonError::into_inner);
+        by_hash.insert(token.hash, Token::new(token, self.rate));
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&HashMap<[u8; 32], Arc<Token>>) -> T) -> T {
+        look(&self.by_hash.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn check(request: &TokenRequest) -> Result<(), HubError> {
+    if request.scopes.is_empty() {
+        return Err(
+            HubError::invalid("/scopes", "a token needs at least one scope")
+                .hint("Scopes are `admin`, `create` and `sandbox:ID`."),
+        );
+    }
+    if request.scopes.len() > 100 {
+        return Err(HubError::invalid(
+            "/scopes",
+            "a token has at most 100 scopes",
+        ));
+    }
+    if request.name.as_ref().is_some_and(|name| name.len() > 200) {
+        return Err(HubError::invalid("/name", "a name has at most 200 bytes"));
+    }
+    if request.expires_at.is_some_and(|at| at <= Timestamp::now()) {
+        return Err(HubError::invalid("/expires_at", "that time is over"));
+    }
+    Ok(())
+}
+
+fn record(id: &str, name: Option<&str>, scopes: Vec<Scope>) -> TokenRecord {
+    TokenRecord {
+        id: id.to_owned(),
+        name: name.map(str::to_owned),
+        scopes,
+        created_at: Timestamp::now(),
+        expires_at: None,
+        revoked_at: None,
+        max_sandboxes: None,
+    }
+}
+
+fn digest(secret: impl AsRef<[u8]>) -> [u8; 32] {
+    Sha256::digest(secret).into()
+}

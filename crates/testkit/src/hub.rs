@@ -1,0 +1,218 @@
+//! A running hub, which may be killed and started again on the same directory.
+
+use std::fs::{self, File};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, pidfd_send_signal};
+use sandshell_client::Client;
+use tempfile::TempDir;
+
+use crate::ready::{NotReady, ReadyFile};
+use crate::{binary, pidfd};
+
+/// Far above any honest start or stop, also on a loaded machine.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A `sandshell serve` with a directory of its own. Dropping it ends it, its sandboxes and the
+/// directory.
+pub struct Hub {
+    dir: TempDir,
+    args: Vec<String>,
+    /// Where it listens; fixed at the first start, so that clients find it again.
+    listen: String,
+    running: Option<Running>,
+    url: String,
+    token: String,
+}
+
+struct Running {
+    child: Child,
+    pidfd: OwnedFd,
+}
+
+impl Hub {
+    /// A hub on a free TCP port.
+    pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// A hub with more arguments.
+    pub fn with(args: &[&str]) -> Self {
+        let mut hub = Self {
+            dir: TempDir::with_prefix("sandshell-hub-").expect("a temporary directory"),
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            listen: "127.0.0.1:0".to_owned(),
+            running: None,
+            url: String::new(),
+            token: String::new(),
+        };
+        hub.restart();
+        hub
+    }
+
+    /// Starts it again after its end, on the same address and directory.
+    pub fn restart(&mut self) {
+        assert!(self.running.is_none(), "it runs");
+        let deadline = Instant::now() + DEADLINE;
+        let _ = fs::remove_file(self.dir.path().join("ready.json"));
+        let ready = ReadyFile::watch(self.dir.path(), "ready.json");
+        let child = self.command(&[]).spawn().expect("the hub can be started");
+        let pid = i32::try_from(child.id()).expect("pids are positive");
+        let pidfd = pidfd::open(pid).expect("our child is not reaped yet");
+        let outcome = ready.wait(pidfd.as_fd(), deadline);
+        self.running = Some(Running { child, pidfd });
+        match outcome {
+            Ok(ready) => {
+                self.listen = ready.url.trim_start_matches("http://").to_owned();
+                self.url = ready.url;
+            }
+            Err(NotReady::Exited) => {
+                let status = self.wait();
+                panic!("the hub ended with {status}:\n{}", self.log());
+            }
+            Err(NotReady::Deadline) => panic!("the hub was not ready:\n{}", self.log()),
+        }
+        let token = fs::read_to_string(self.state_dir().join("token")).expect("the token file");
+        token.trim_end().clone_into(&mut self.token);
+    }
+
+    /// Runs another one on the same directory, to its end.
+    pub fn another(&self) -> (ExitStatus, String) {
+        let output = Command::new(binary::find_binary())
+            .args(["serve", "--listen", "127.0.0.1:0", "--state-dir"])
+            .arg(self.state_dir())
+            .stdin(Stdio::null())
+            .output()
+            .expect("the hub can be started");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status, text)
+    }
+
+    fn command(&self, more: &[&str]) -> Command {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.dir.path().join("hub.log"))
+            .expect("the temporary directory can be written");
+        let mut command = Command::new(binary::find_binary());
+        command
+            .args(["serve", "--listen", &self.listen, "--state-dir"])
+            .arg(self.state_dir())
+            .arg("--ready-file")
+            .arg(self.dir.path().join("ready.json"))
+            .args(&self.args)
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a descriptor"))
+            .stderr(log);
+        command
+    }
+
+    /// The base URL.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The admin's token.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// The value of `--state-dir`.
+    pub fn state_dir(&self) -> PathBuf {
+        self.dir.path().join("s")
+    }
+
+    /// The temporary directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Its pid.
+    pub fn pid(&self) -> i32 {
+        let running = self.running.as_ref().expect("it runs");
+        i32::try_from(running.child.id()).expect("pids are positive")
+    }
+
+    /// What it has written to its standard output and error.
+    pub fn log(&self) -> String {
+        let bytes = fs::read(self.dir.path().join("hub.log")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// A new client with the admin's token.
+    pub fn client(&self) -> Client {
+        self.client_with(Some(&self.token))
+    }
+
+    /// A new client with another token, or none.
+    pub fn client_with(&self, token: Option<&str>) -> Client {
+        Client::new(&self.url, token)
+            .unwrap_or_else(|error| panic!("the hub's URL {:?}: {error}", self.url))
+    }
+
+    /// Kills it with SIGKILL; its sandboxes go on.
+    pub fn kill_hard(&mut self) {
+        self.signal(Signal::KILL);
+        self.wait();
+    }
+
+    /// Ends it with SIGTERM; its sandboxes go on.
+    pub fn stop(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait()
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(running) = &self.running {
+            // One that has ended needs no signal.
+            let _ = pidfd_send_signal(&running.pidfd, signal);
+        }
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let mut running = self.running.take().expect("it runs");
+        let ended = [running.pidfd.as_fd()];
+        if !pidfd::wait_readable(&ended, Instant::now() + DEADLINE) {
+            let _ = pidfd_send_signal(&running.pidfd, Signal::KILL);
+        }
+        running.child.wait().expect("our child can be waited for")
+    }
+}
+
+impl Drop for Hub {
+    #[expect(clippy::print_stderr, reason = "the test harness captures it with the panic")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- the test panicked; the hub wrote:\n{}--- end", self.log());
+        }
+        if self.running.is_some() {
+            self.kill_hard();
+        }
+        // A last one finds all sandboxes, and ends them with itself.
+        let _ = fs::remove_file(self.dir.path().join("ready.json"));
+        let ready = ReadyFile::watch(self.dir.path(), "ready.json");
+        let last = self.command(&["--destroy-on-exit"]).spawn();
+        let Ok(child) = last else {
+            return;
+        };
+        let pid = i32::try_from(child.id()).unwrap_or_default();
+        let Some(pidfd) = pidfd::open(pid) else {
+            return;
+        };
+        let _ = ready.wait(pidfd.as_fd(), Instant::now() + DEADLINE);
+        self.running = Some(Running { child, pidfd });
+        self.stop();
+    }
+}
+
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hub")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}

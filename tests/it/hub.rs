@@ -1,0 +1,85 @@
+//! The hub: `sandshell serve` and what it keeps.
+
+mod bad_input;
+mod idle;
+mod lifecycle;
+mod preview;
+mod restart;
+mod routing;
+mod service;
+mod tokens;
+
+use http::{HeaderMap, Method};
+use sandshell_client::Client;
+use sandshell_client::types::{
+    IsolationPolicy, IsolationSpec, SandboxId, SandboxRecord, SandboxSpec, SandboxState,
+};
+use serde_json::Value;
+
+use crate::calls::in_time;
+
+/// A spec that can be had on any machine.
+fn spec_of(id: &str) -> SandboxSpec {
+    SandboxSpec {
+        id: Some(id.parse().unwrap()),
+        isolation: Some(IsolationSpec {
+            policy: IsolationPolicy::BestEffort,
+            require: Vec::new(),
+        }),
+        ..SandboxSpec::default()
+    }
+}
+
+/// Makes a sandbox and gives the client of it.
+async fn sandbox(client: &Client, id: &str) -> Client {
+    let record = in_time(client.create_sandbox(&spec_of(id))).await.unwrap();
+    assert_eq!(record.state, SandboxState::Ready);
+    client.sandbox(&record.id)
+}
+
+fn id_of(id: &str) -> SandboxId {
+    id.parse().unwrap()
+}
+
+async fn get(client: &Client, id: &str) -> SandboxRecord {
+    in_time(client.get_sandbox(&id_of(id))).await.unwrap()
+}
+
+/// Sends anything; gives the status and the JSON that came.
+async fn raw(client: &Client, method: Method, path: &str, body: &str) -> (u16, Value) {
+    raw_with(client, method, path, &[], body).await
+}
+
+async fn raw_with(
+    client: &Client,
+    method: Method,
+    path: &str,
+    headers: &[(&'static str, &str)],
+    body: &str,
+) -> (u16, Value) {
+    let headers: HeaderMap = headers
+        .iter()
+        .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+        .collect();
+    let sent = client.raw(method, path, &headers, body.to_owned());
+    let (status, _, body) = in_time(sent).await.unwrap();
+    (
+        status.as_u16(),
+        serde_json::from_slice(&body).unwrap_or_default(),
+    )
+}
+
+/// Waits until a sandbox is in a state. There is no event to wait for at a hub, so it is asked again
+/// and again, without a pause.
+async fn until(client: &Client, id: &str, state: SandboxState) -> SandboxRecord {
+    let reached = async {
+        loop {
+            let record = client.get_sandbox(&id_of(id)).await.unwrap();
+            if record.state == state {
+                return record;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(reached).await
+}

@@ -1,0 +1,107 @@
+//! Whatever is wrong with a request is said, and nothing is half made.
+
+use http::Method;
+use sandshell_client::SandboxFilter;
+use sandshell_testkit::Hub;
+
+use super::{raw, sandbox};
+use crate::calls::in_time;
+
+/// Method, path, body, status, code, pointer.
+const CASES: &str = r#"
+POST /v1/sandboxes | {"id":"A"} | 400 invalid_request /id
+POST /v1/sandboxes | {"id":"-a"} | 400 invalid_request /id
+POST /v1/sandboxes | {"id":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"} | 400 invalid_request /id
+POST /v1/sandboxes | {"id":5} | 400 invalid_request /id
+POST /v1/sandboxes | {"image":""} | 400 invalid_request /image
+POST /v1/sandboxes | {"name":"a"} | 400 invalid_request /name
+POST /v1/sandboxes | [] | 400 invalid_request
+POST /v1/sandboxes | nonsense | 400 invalid_request
+POST /v1/sandboxes | {"labels":{"a b":"c"}} | 400 invalid_request /labels/a b
+POST /v1/sandboxes | {"labels":{"a":5}} | 400 invalid_request /labels/a
+POST /v1/sandboxes | {"env":{"":"c"}} | 400 invalid_request /env/
+POST /v1/sandboxes | {"cwd":"tmp"} | 400 invalid_request /cwd
+POST /v1/sandboxes | {"limits":{"memory_bytes":0}} | 400 invalid_request /limits/memory_bytes
+POST /v1/sandboxes | {"limits":{"memory_bytes":-1}} | 400 invalid_request /limits/memory_bytes
+POST /v1/sandboxes | {"limits":{"cpus":0}} | 400 invalid_request /limits/cpus
+POST /v1/sandboxes | {"limits":{"disk":1}} | 400 invalid_request /limits/disk
+POST /v1/sandboxes | {"network":{"mode":"half"}} | 400 invalid_request /network/mode
+POST /v1/sandboxes | {"network":{}} | 400 invalid_request /network/mode
+POST /v1/sandboxes | {"network":{"mode":"allow"}} | 400 invalid_request /network/allow
+POST /v1/sandboxes | {"network":{"mode":"full","allow":["a"]}} | 400 invalid_request /network/allow
+POST /v1/sandboxes | {"secrets":[{"host":"a","header":"b c","value":"d"}]} | 400 invalid_request /secrets/0/header
+POST /v1/sandboxes | {"secrets":[{"host":"a","header":"b"}]} | 400 invalid_request /secrets/0/value
+POST /v1/sandboxes | {"isolation":{"policy":"loose"}} | 400 invalid_request /isolation/policy
+POST /v1/sandboxes | {"isolation":{"require":["magic"]}} | 400 invalid_request /isolation/require/0
+POST /v1/sandboxes | {"idle_timeout_ms":0} | 400 invalid_request /idle_timeout_ms
+POST /v1/sandboxes | {"idle_timeout_ms":-5} | 400 invalid_request /idle_timeout_ms
+POST /v1/sandboxes | {"on_idle":"sleep"} | 400 invalid_request /on_idle
+POST /v1/sandboxes | {"idle_timeout_ms":1,"on_idle":"dance"} | 400 invalid_request /on_idle
+POST /v1/sandboxes | {"max_lifetime_ms":0} | 400 invalid_request /max_lifetime_ms
+POST /v1/sandboxes?x=1 | {} | 400 invalid_request /x
+GET /v1/sandboxes?limit=0 | | 400 invalid_request /limit
+GET /v1/sandboxes?limit=x | | 400 invalid_request /limit
+GET /v1/sandboxes?cursor=x | | 400 invalid_request /cursor
+GET /v1/sandboxes?label=x | | 400 invalid_request /label
+GET /v1/sandboxes?state=x | | 400 invalid_request /state
+GET /v1/sandboxes?colour=x | | 400 invalid_request /colour
+GET /v1/sandboxes/none | | 404 sandbox_not_found
+GET /v1/sandboxes/A%20B | | 404 sandbox_not_found
+GET /v1/sandboxes/none/exec | | 404 sandbox_not_found
+POST /v1/sandboxes/none/pause | | 404 sandbox_not_found
+PUT /v1/sandboxes | | 405 method_not_allowed
+PATCH /v1/sandboxes/a | {"idle":1} | 400 invalid_request /idle
+PATCH /v1/sandboxes/a | {"labels":{"":"x"}} | 400 invalid_request /labels/
+POST /v1/sandboxes/a/pause | {"x":1} | 400 invalid_request /x
+POST /v1/sandboxes/a/pause?x=1 | | 400 invalid_request /x
+POST /v1/sandboxes/a/tickets | {"path":"/v1/events"} | 404 not_found
+POST /v1/tokens | {} | 400 invalid_request /scopes
+POST /v1/tokens | {"scopes":[]} | 400 invalid_request /scopes
+POST /v1/tokens | {"scopes":["root"]} | 400 invalid_request /scopes/0
+POST /v1/tokens | {"scopes":["sandbox:A"]} | 400 invalid_request /scopes/0
+POST /v1/tokens | {"scopes":["admin"],"expires_at":"yesterday"} | 400 invalid_request /expires_at
+POST /v1/tokens | {"scopes":["admin"],"expires_at":"2020-01-01T00:00:00Z"} | 400 invalid_request /expires_at
+GET /v1/tokens/none | | 404 token_not_found
+GET /v1/tokens?limit=0 | | 400 invalid_request /limit
+GET /v1/audit?limit=0 | | 400 invalid_request /limit
+GET /v1/audit?cursor=x | | 400 invalid_request /cursor
+GET /v1/nothing | | 404 not_found
+"#;
+
+#[tokio::test]
+async fn every_mistake_has_its_place_and_makes_nothing() {
+    let hub = Hub::start();
+    let client = hub.client();
+    sandbox(&client, "a").await;
+    let mut wrong = Vec::new();
+    for case in CASES.lines().filter(|line| !line.is_empty()) {
+        let parts: Vec<&str> = case.split(" | ").map(str::trim).collect();
+        let (line, body, expected) = match parts[..] {
+            [line, expected] => (line, "", expected),
+            [line, body, expected] => (line, body, expected),
+            _ => panic!("{case}"),
+        };
+        let line = line.trim_end_matches(" |").trim();
+        let (method, path) = line.split_once(' ').unwrap();
+        let method: Method = method.parse().unwrap();
+        let (status, problem) = raw(&client, method, path, body).await;
+        let pointer = problem["pointer"].as_str().filter(|pointer| !pointer.is_empty());
+        let pointer = pointer.map(|pointer| format!(" {pointer}")).unwrap_or_default();
+        let got = format!("{status} {}{pointer}", problem["code"].as_str().unwrap_or("?"));
+        let told = ["title", "detail", "request_id"]
+            .iter()
+            .all(|field| !problem[*field].as_str().unwrap_or_default().is_empty());
+        if got != expected.trim_start_matches("| ") || !told {
+            wrong.push(format!("{case}\n   got {got}: {problem}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let all = SandboxFilter {
+        state: Some("all".to_owned()),
+        ..SandboxFilter::default()
+    };
+    let listed = in_time(client.sandboxes(&all)).await.unwrap();
+    assert_eq!(listed.items.len(), 1);
+    let made = std::fs::read_dir(hub.state_dir().join("sandboxes")).unwrap();
+    assert_eq!(made.count(), 1);
+}

@@ -1,0 +1,134 @@
+//! Sleep, pause, keepalive and the end of a lifetime.
+
+use std::time::Duration;
+
+use http::Method;
+use sandshell_client::types::{ErrorCode, OnIdle, SandboxPatch, SandboxState};
+use sandshell_testkit::Hub;
+
+use super::{get, id_of, raw, sandbox, spec_of, until};
+use crate::calls::{code_of, exec, exec_of, in_time, process_of, start};
+
+/// Writes a growing number to a file until it is frozen.
+fn counting(file: &std::path::Path) -> String {
+    format!(
+        "n=0; while :; do n=$((n+1)); echo $n > {0}.new; mv {0}.new {0}; done",
+        file.display()
+    )
+}
+
+fn count(file: &std::path::Path) -> u64 {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+#[tokio::test]
+async fn an_idle_sandbox_sleeps_until_it_is_asked() {
+    let mut hub = Hub::start();
+    let client = hub.client();
+    let mut spec = spec_of("sleepy");
+    spec.idle_timeout_ms = Some(300);
+    in_time(client.create_sandbox(&spec)).await.unwrap();
+    let inside = client.sandbox(&id_of("sleepy"));
+    let session = in_time(inside.create_session(&Default::default())).await.unwrap();
+    let run = |text: &str| {
+        let (inside, id) = (inside.clone(), session.id.clone());
+        let request = sandshell_client::types::SessionExecRequest {
+            command: text.to_owned(),
+            ..Default::default()
+        };
+        async move { in_time(inside.session_exec(&id, &request)).await.unwrap().stdout }
+    };
+    run("x=kept").await;
+    for round in 0..3 {
+        until(&client, "sleepy", SandboxState::Asleep).await;
+        if round == 1 {
+            // Asleep it stays through a restart.
+            hub.kill_hard();
+            hub.restart();
+            assert_eq!(get(&client, "sleepy").await.state, SandboxState::Asleep);
+        }
+        assert_eq!(run("echo $x").await, "kept\n");
+        assert_eq!(get(&client, "sleepy").await.state, SandboxState::Ready);
+    }
+    // What is in flight keeps it awake.
+    let result = exec(&inside, "sleep 1; echo awake").await;
+    assert_eq!(result.stdout, "awake\n");
+    until(&client, "sleepy", SandboxState::Asleep).await;
+    in_time(client.keep_sandbox_alive(&id_of("sleepy"))).await.unwrap();
+    assert_eq!(get(&client, "sleepy").await.state, SandboxState::Ready);
+    // Asleep, it can be destroyed.
+    until(&client, "sleepy", SandboxState::Asleep).await;
+    in_time(client.destroy_sandbox(&id_of("sleepy"))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_paused_sandbox_stands_still_and_answers_nothing() {
+    let mut hub = Hub::start();
+    let client = hub.client();
+    let inside = sandbox(&client, "still").await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("count");
+    start(&inside, &process_of(&counting(&file))).await;
+    let counts = || async {
+        let before = count(&file);
+        while count(&file) == before {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(counts()).await;
+    for restart in [false, true] {
+        let paused = in_time(client.pause_sandbox(&id_of("still"))).await.unwrap();
+        assert_eq!(paused.state, SandboxState::Paused);
+        in_time(client.pause_sandbox(&id_of("still"))).await.unwrap();
+        if restart {
+            hub.kill_hard();
+            hub.restart();
+            inside.close_idle();
+        }
+        let before = count(&file);
+        let refused = in_time(inside.exec(&exec_of("true"))).await;
+        assert_eq!(code_of(refused), ErrorCode::SandboxPaused);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(count(&file), before, "it stands still");
+        in_time(client.resume_sandbox(&id_of("still"))).await.unwrap();
+        assert_eq!(exec(&inside, "echo on").await.stdout, "on\n");
+        in_time(counts()).await;
+    }
+    // Paused, it can be destroyed.
+    in_time(client.pause_sandbox(&id_of("still"))).await.unwrap();
+    in_time(client.destroy_sandbox(&id_of("still"))).await.unwrap();
+    let (status, _) = raw(&client, Method::POST, "/v1/sandboxes/still/resume", "").await;
+    assert_eq!(status, 410);
+}
+
+#[tokio::test]
+async fn times_end_sandboxes_also_across_a_restart() {
+    let mut hub = Hub::start();
+    let client = hub.client();
+    let mut idle = spec_of("idle");
+    idle.idle_timeout_ms = Some(200);
+    idle.on_idle = Some(OnIdle::Destroy);
+    let mut short = spec_of("short");
+    short.max_lifetime_ms = Some(1500);
+    let mut changed = spec_of("changed");
+    changed.max_lifetime_ms = Some(3_600_000);
+    for spec in [&idle, &short, &changed] {
+        in_time(client.create_sandbox(spec)).await.unwrap();
+    }
+    let record = get(&client, "short").await;
+    let lifetime = record.expires_at.unwrap().duration_since(record.created_at);
+    assert_eq!(lifetime.as_millis(), 1500);
+    hub.kill_hard();
+    hub.restart();
+    let gone = until(&client, "idle", SandboxState::Gone).await;
+    assert_eq!(gone.reason.as_deref(), Some("it was idle"));
+    let gone = until(&client, "short", SandboxState::Gone).await;
+    assert_eq!(gone.reason.as_deref(), Some("its lifetime is over"));
+    let patch = SandboxPatch {
+        max_lifetime_ms: Some(1),
+        ..SandboxPatch::default()
+    };
+    in_time(client.patch_sandbox(&id_of("changed"), &patch)).await.unwrap();
+    until(&client, "changed", SandboxState::Gone).await;
+}

@@ -1,0 +1,336 @@
+//! The hub is killed under load, again and again, and nothing is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sandshell_client::types::{
+    SandboxState, SessionExecRequest, SessionId, StreamName, TerminalFrame, TerminalId,
+    TerminalRequest,
+};
+use sandshell_client::{
+    Client, ClientError, ConnectOptions, EventQuery, OutputQuery, OutputStreamEvent, TerminalEvent,
+};
+use sandshell_testkit::{Hub, alive_with_marker};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+
+use super::{get, id_of, sandbox, until};
+use crate::calls::{exec, in_time, marker, process_of, start};
+
+/// Prints a line for each number from 1 on, about a thousand a second, until its file appears.
+fn counting(stop: &std::path::Path) -> String {
+    format!(
+        "exec 9<> <(:); i=0; until [[ -e {} ]]; do echo $((++i)); read -t 0.001 -u 9; done; echo end",
+        stop.display()
+    )
+}
+
+/// How often the hub is killed.
+fn rounds() -> u64 {
+    let given = std::env::var("SANDSHELL_HUB_KILLS").ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(10)
+}
+
+/// What the killer and the clients tell each other.
+#[derive(Clone)]
+struct Load {
+    /// Hubs started so far.
+    hubs: watch::Receiver<u64>,
+    stop: watch::Receiver<bool>,
+    progress: Arc<Progress>,
+}
+
+/// Steps of each client.
+struct Progress {
+    steps: Vec<AtomicU64>,
+    made: Notify,
+}
+
+impl Progress {
+    fn step(&self, who: usize) {
+        self.steps[who].fetch_add(1, Ordering::Relaxed);
+        self.made.notify_one();
+    }
+
+    /// Waits until every client has come further.
+    async fn all(&self) {
+        let now = |step: &AtomicU64| step.load(Ordering::Relaxed);
+        let before: Vec<u64> = self.steps.iter().map(now).collect();
+        while self.steps.iter().zip(&before).any(|(step, before)| now(step) < before + 3) {
+            self.made.notified().await;
+        }
+    }
+}
+
+impl Load {
+    fn stopped(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Waits for the hub after the one that failed.
+    async fn next_hub(&mut self, failed: &ClientError) {
+        assert!(failed.code().is_none(), "a refusal is no broken connection: {failed:?}");
+        // Seen before the failure, or about to come: either way there is one more.
+        if !self.hubs.has_changed().unwrap() {
+            in_time(self.hubs.changed()).await.unwrap();
+        }
+        self.hubs.mark_unchanged();
+    }
+}
+
+/// Runs commands one by one, each with a key: each must have run once.
+async fn commands(client: Client, session: SessionId, mut load: Load, who: usize) -> u64 {
+    let mut n = 0;
+    while !load.stopped() {
+        let keyed = client.idempotent(&format!("{who}-{n}")).unwrap();
+        let request = SessionExecRequest {
+            command: "echo $((++ran))".to_owned(),
+            ..Default::default()
+        };
+        loop {
+            load.hubs.mark_unchanged();
+            match in_time(keyed.session_exec(&session, &request)).await {
+                Ok(result) => {
+                    n += 1;
+                    assert_eq!(result.stdout, format!("{n}\n"), "ran once, in order");
+                    load.progress.step(who);
+                    break;
+                }
+                Err(error) => load.next_hub(&error).await,
+            }
+        }
+    }
+    n
+}
+
+/// Follows raw output to its end, by offset.
+async fn bytes(client: Client, id: sandshell_client::types::ProcessId, mut load: Load, who: usize) -> Vec<u8> {
+    let mut seen = Vec::new();
+    loop {
+        load.hubs.mark_unchanged();
+        let query = OutputQuery {
+            offset: seen.len() as u64,
+            ..OutputQuery::follow(StreamName::Stdout)
+        };
+        let failed = match in_time(client.process_output(&id, query)).await {
+            Ok(mut stream) => loop {
+                match in_time(stream.next()).await {
+                    Some(Ok(piece)) => {
+                        seen.extend_from_slice(&piece);
+                        load.progress.step(who);
+                    }
+                    Some(Err(error)) => break error,
+                    None => return seen,
+                }
+            },
+            Err(error) => error,
+        };
+        load.next_hub(&failed).await;
+    }
+}
+
+/// Follows events to the exit, by position.
+async fn events(client: Client, id: sandshell_client::types::ProcessId, mut load: Load, who: usize) -> Vec<u8> {
+    let mut seen = Vec::new();
+    let mut from = None;
+    loop {
+        load.hubs.mark_unchanged();
+        let query = EventQuery { from, follow: Some(true) };
+        let failed = match in_time(client.process_events(&id, query)).await {
+            Ok(mut stream) => loop {
+                match in_time(stream.next()).await {
+                    Some(Ok(event)) => match event.event {
+                        OutputStreamEvent::Output(output) => {
+                            assert_eq!(output.offset, seen.len() as u64);
+                            seen.extend_from_slice(output.data.as_bytes());
+                            from = event.id;
+                            load.progress.step(who);
+                        }
+                        OutputStreamEvent::Exit(_) => return seen,
+                        other => panic!("{other:?}"),
+                    },
+                    Some(Err(error)) => break error,
+                    None => panic!("the stream ended without an exit"),
+                }
+            },
+            Err(error) => error,
+        };
+        load.next_hub(&failed).await;
+    }
+}
+
+/// Watches a terminal to its end, by offset.
+async fn terminal(client: Client, id: TerminalId, mut load: Load, who: usize) -> Vec<u8> {
+    let mut seen: Vec<u8> = Vec::new();
+    loop {
+        load.hubs.mark_unchanged();
+        let options = ConnectOptions {
+            offset: Some(seen.len() as u64),
+            ..ConnectOptions::default()
+        };
+        let failed = match in_time(client.connect_terminal(&id, options)).await {
+            Ok(mut connection) => loop {
+                match in_time(connection.next()).await {
+                    Ok(Some(TerminalEvent::Bytes(bytes))) => {
+                        seen.extend_from_slice(&bytes);
+                        load.progress.step(who);
+                    }
+                    Ok(Some(TerminalEvent::Frame(TerminalFrame::Exit { .. }))) => return seen,
+                    Ok(Some(TerminalEvent::Frame(TerminalFrame::Ready { offset, redraw_bytes, .. }))) => {
+                        assert_eq!((offset, redraw_bytes), (seen.len() as u64, 0));
+                    }
+                    Ok(Some(TerminalEvent::Frame(TerminalFrame::Truncated { .. }))) => {
+                        panic!("the terminal was followed too slowly")
+                    }
+                    // A tunnel that was cut says no goodbye.
+                    Ok(Some(_)) => {}
+                    Ok(None) => break None,
+                    Err(error) => break Some(error),
+                }
+            },
+            Err(error) => Some(error),
+        };
+        match failed {
+            Some(error) => load.next_hub(&error).await,
+            None => {
+                if !load.hubs.has_changed().unwrap() {
+                    in_time(load.hubs.changed()).await.unwrap();
+                }
+            }
+        }
+    }
+}
+
+fn counted(seen: &[u8], line_end: &str) {
+    let text = String::from_utf8(seen.to_vec()).unwrap();
+    let lines: Vec<&str> = text.split_terminator(line_end).collect();
+    let (last, numbers) = lines.split_last().unwrap();
+    assert_eq!(*last, "end");
+    for (at, line) in numbers.iter().enumerate() {
+        assert_eq!(line.parse(), Ok(at + 1), "at line {at} of {}", numbers.len());
+    }
+    assert!(numbers.len() > 10, "{}", numbers.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_under_load_it_loses_nothing() {
+    const SANDBOXES: usize = 3;
+    let rounds = rounds();
+    let dir = tempfile::tempdir().unwrap();
+    let stop_file = dir.path().join("stop");
+    let mut hub = Hub::start();
+    let (started, hubs) = watch::channel(0_u64);
+    let (stopping, stop) = watch::channel(false);
+    let load = Load {
+        hubs,
+        stop,
+        progress: Arc::new(Progress {
+            steps: (0..4 * SANDBOXES).map(|_| AtomicU64::new(0)).collect(),
+            made: Notify::new(),
+        }),
+    };
+    let (mut ran, mut seen) = (JoinSet::new(), JoinSet::new());
+    let mut sessions = Vec::new();
+    for n in 0..SANDBOXES {
+        let name = format!("box-{n}");
+        let inside = sandbox(&hub.client(), &name).await;
+        let session = in_time(inside.create_session(&Default::default())).await.unwrap();
+        let process = start(&inside, &process_of(&counting(&stop_file))).await;
+        let request = TerminalRequest {
+            argv: Some(vec!["bash".to_owned(), "-c".to_owned(), counting(&stop_file)]),
+            ..TerminalRequest::default()
+        };
+        let shown = in_time(inside.create_terminal(&request)).await.unwrap();
+        // Each client has connections of its own.
+        let own = || hub.client().sandbox(&id_of(&name));
+        let at = 4 * n;
+        sessions.push((name.clone(), session.id.clone()));
+        let (client, load_of) = (own(), load.clone());
+        let id = session.id.clone();
+        ran.spawn(async move { (n, commands(client, id, load_of, at).await) });
+        let (client, load_of, id) = (own(), load.clone(), process.clone());
+        seen.spawn(async move { ("\n", bytes(client, id, load_of, at + 1).await) });
+        let (client, load_of) = (own(), load.clone());
+        seen.spawn(async move { ("\n", events(client, process, load_of, at + 2).await) });
+        let (client, load_of) = (own(), load.clone());
+        seen.spawn(async move { ("\r\n", terminal(client, shown.id, load_of, at + 3).await) });
+    }
+    for round in 1..=rounds {
+        in_time(load.progress.all()).await;
+        tokio::task::block_in_place(|| {
+            hub.kill_hard();
+            hub.restart();
+        });
+        started.send_replace(round);
+        for (name, _) in &sessions {
+            let inside = hub.client().sandbox(&id_of(name));
+            assert_eq!(exec(&inside, "echo there").await.stdout, "there\n");
+        }
+    }
+    in_time(load.progress.all()).await;
+    stopping.send_replace(true);
+    std::fs::write(&stop_file, "").unwrap();
+    while let Some(done) = in_time(ran.join_next()).await {
+        let (n, commands) = done.unwrap();
+        let (name, session) = &sessions[n];
+        let request = SessionExecRequest {
+            command: "echo $ran".to_owned(),
+            ..Default::default()
+        };
+        let inside = hub.client().sandbox(&id_of(name));
+        let told = in_time(inside.session_exec(session, &request)).await.unwrap();
+        assert_eq!(told.stdout, format!("{commands}\n"), "no command ran twice");
+    }
+    while let Some(done) = in_time(seen.join_next()).await {
+        let (line_end, bytes) = done.unwrap();
+        counted(&bytes, line_end);
+    }
+}
+
+#[tokio::test]
+async fn what_died_meanwhile_is_buried_and_leftovers_are_removed() {
+    let mut hub = Hub::with(&["--warm", "1"]);
+    let client = hub.client();
+    let mark = marker();
+    let lives = sandbox(&client, "lives").await;
+    // The pool holds another, which no record knows of.
+    let full = async {
+        while !in_time(client.metrics()).await.unwrap().contains("sandshell_sandboxes_warm 1") {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(full).await;
+    let dies = sandbox(&client, "dies").await;
+    start(&dies, &process_of(&format!("exec -a {mark} sleep 600"))).await;
+    let places = || -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir(hub.state_dir().join("sandboxes")).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    let pid_of = |path: &std::path::Path| -> i32 {
+        let text = std::fs::read_to_string(path.join("pid")).unwrap();
+        text.split(' ').next().unwrap().parse().unwrap()
+    };
+    let dying = places()
+        .into_iter()
+        .map(|path| pid_of(&path))
+        .find(|pid| {
+            let below = sandshell_testkit::children_deep(*pid);
+            alive_with_marker(&mark).iter().any(|marked| below.contains(marked))
+        })
+        .unwrap();
+    let litter = hub.state_dir().join("sandboxes/0123456789ab");
+    std::fs::create_dir(&litter).unwrap();
+    hub.kill_hard();
+    let pid = rustix::process::Pid::from_raw(dying).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    hub.restart();
+    let record = get(&client, "dies").await;
+    assert_eq!(record.state, SandboxState::Failed);
+    assert!(record.reason.unwrap().contains("its agent"));
+    assert_eq!(exec(&lives, "echo on").await.stdout, "on\n");
+    assert!(!litter.exists());
+    // Its id is free, and its slot too.
+    let again = sandbox(&client, "dies").await;
+    assert_eq!(exec(&again, "echo new").await.stdout, "new\n");
+    until(&client, "dies", SandboxState::Ready).await;
+}
