@@ -15,6 +15,7 @@ mod file;
 mod git;
 mod hub;
 mod ids;
+mod network;
 mod output;
 mod port;
 mod process;
@@ -56,6 +57,7 @@ pub use hub::{
     SandboxSpec, SandboxState, Scope, SecretSpec, TokenCreated, TokenRecord, TokenRequest,
 };
 pub use ids::{BackupId, CommandId, ContextId, IdError, ProcessId, SessionId, TerminalId};
+pub use network::{NetworkRefused, RefusalReason};
 pub use output::{
     Encoded, Encoding, ExitEvent, OutputEvent, StdinReply, StreamName, TextEncoding, TruncatedEvent,
 };
