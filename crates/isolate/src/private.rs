@@ -40,7 +40,7 @@ impl Privates {
         fds: Vec<OwnedFd>,
     ) -> Result<(), Errno> {
         let group = fds.last().filter(|_| request.flags.into_cgroup);
-        let Some(Spawned { pid, pidfd }) = fork_private(group.map(|fd| fd.as_fd()), false)? else {
+        let Some(Spawned { pid, pidfd }) = fork_private(group.map(|fd| fd.as_fd()))? else {
             serve(socket, request, fds);
             std::process::exit(0);
         };
