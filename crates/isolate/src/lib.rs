@@ -30,7 +30,7 @@ pub mod init;
 mod keeper;
 pub mod launch;
 pub mod limits;
-mod private;
+pub mod private;
 pub mod protocol;
 
 pub use launch::{InitHandle, LaunchError, LaunchOptions, Surroundings, Warden, launch_warden};
