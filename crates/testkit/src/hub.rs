@@ -39,11 +39,20 @@ impl Hub {
         Self::with(&[])
     }
 
-    /// A hub with more arguments.
+    /// A hub with more arguments. Its clients may ask as often as they like, unless these say otherwise.
     pub fn with(args: &[&str]) -> Self {
+        let unlimited: &[&str] = if args.contains(&"--rate") {
+            &[]
+        } else {
+            &["--rate", "0"]
+        };
         let mut hub = Self {
             dir: TempDir::with_prefix("sandshell-hub-").expect("a temporary directory"),
-            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            args: args
+                .iter()
+                .chain(unlimited)
+                .map(|arg| (*arg).to_owned())
+                .collect(),
             listen: "127.0.0.1:0".to_owned(),
             running: None,
             url: String::new(),
@@ -184,10 +193,16 @@ impl Hub {
 }
 
 impl Drop for Hub {
-    #[expect(clippy::print_stderr, reason = "the test harness captures it with the panic")]
+    #[expect(
+        clippy::print_stderr,
+        reason = "the test harness captures it with the panic"
+    )]
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("--- the test panicked; the hub wrote:\n{}--- end", self.log());
+            eprintln!(
+                "--- the test panicked; the hub wrote:\n{}--- end",
+                self.log()
+            );
         }
         if self.running.is_some() {
             self.kill_hard();

@@ -51,9 +51,9 @@ pub use git::{
     GitStatusEntry, GitStatusReply, GitStatusRequest,
 };
 pub use hub::{
-    AuditEntry, IsolationPolicy, IsolationSpec, NetworkMode, NetworkSpec, OnIdle, Preview, PreviewRequest, SandboxId,
-    SandboxIdError, SandboxLimits, SandboxPatch, SandboxRecord, SandboxSpec, SandboxState, Scope,
-    SecretSpec, TokenCreated, TokenRecord, TokenRequest,
+    AuditEntry, IsolationPolicy, IsolationSpec, NetworkMode, NetworkSpec, OnIdle, Preview,
+    PreviewRequest, SandboxId, SandboxIdError, SandboxLimits, SandboxPatch, SandboxRecord,
+    SandboxSpec, SandboxState, Scope, SecretSpec, TokenCreated, TokenRecord, TokenRequest,
 };
 pub use ids::{BackupId, CommandId, ContextId, IdError, ProcessId, SessionId, TerminalId};
 pub use output::{

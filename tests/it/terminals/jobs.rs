@@ -42,9 +42,7 @@ async fn ctrl_c_ctrl_z_fg_and_bg_do_what_they_do() {
         // Both ends say so: bash itself misses the stop of a member that it is still starting, also
         // at a plain terminal.
         let first = "sh -c 'echo low-$((1+1)) >&2; exec sleep 1000'";
-        shell
-            .type_in(format!("clear; {first} | {}\r", up(2)))
-            .await;
+        shell.type_in(format!("clear; {first} | {}\r", up(2))).await;
         shell
             .until("both ends of the pipeline", |s| {
                 s.text.contains("low-2") && s.text.contains("up-3")
