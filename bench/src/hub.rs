@@ -20,7 +20,10 @@ const REQUESTS_PER_SECOND: u32 = 200;
 const BAR: f64 = 0.1;
 
 const EXEC: [&str; 2] = ["exec: true, the agent's own", "exec: true, through the hub"];
-const PING: [&str; 2] = ["GET /v1/env, the agent's own", "GET /v1/env, through the hub"];
+const PING: [&str; 2] = [
+    "GET /v1/env, the agent's own",
+    "GET /v1/env, through the hub",
+];
 const CREATE: &str = "create to first exec result";
 const WARM: &str = "create to first exec result, from the warm pool";
 
@@ -110,7 +113,11 @@ async fn create(
 
 /// Waits until a sandbox waits in the pool.
 async fn filled(client: &Client) -> Result<()> {
-    while !client.metrics().await?.contains("sandshell_sandboxes_warm 1") {
+    while !client
+        .metrics()
+        .await?
+        .contains("sandshell_sandboxes_warm 1")
+    {
         tokio::task::yield_now().await;
     }
     Ok(())

@@ -25,6 +25,7 @@ mod killing;
 mod lifecycle;
 mod limits;
 mod metrics;
+mod network;
 mod openapi;
 mod ports;
 mod processes;

@@ -33,6 +33,7 @@ mod metrics;
 mod ports;
 mod problem;
 mod ready;
+pub mod relay;
 mod request_id;
 mod server;
 mod sse;
@@ -98,6 +99,7 @@ use crate::browsers::Browsers;
 use crate::edge::Edge;
 use crate::listen::Listener;
 use crate::metrics::Metrics;
+use crate::relay::{Relay, RelayConfig};
 use crate::state_dir::StateDir;
 use crate::ticket::Tickets;
 
@@ -157,7 +159,14 @@ pub struct Settings {
     pub env: BTreeMap<String, String>,
     /// Most bytes of output kept for each process.
     pub log_bytes: Option<u64>,
+    /// Whether the sandbox reaches outside by the hub's egress proxy, whose socket is in the agent's
+    /// state directory.
+    #[serde(default)]
+    pub egress: bool,
 }
+
+/// Name of the egress proxy's socket in the agent's state directory.
+pub const EGRESS_SOCKET: &str = "proxy.sock";
 
 /// An agent that is being served.
 #[derive(Debug, Clone)]
@@ -209,6 +218,9 @@ pub enum AgentError {
     /// The settings are not ours.
     #[error("cannot read the agent's settings")]
     Settings(#[source] serde_json::Error),
+    /// The way to the egress proxy cannot be served.
+    #[error("cannot listen for connections to the outside")]
+    Relay(#[source] io::Error),
     /// Signals cannot be received.
     #[error("cannot receive signals")]
     Signals(#[source] io::Error),
@@ -307,7 +319,8 @@ pub async fn serve(
         })
     };
     let token = token.map(|token| Opening { token, generated });
-    serve_on(listener, token, &options, init, None, announce).await
+    let surroundings = Surroundings::default();
+    serve_on(listener, token, &options, init, surroundings, announce).await
 }
 
 /// Serves the agent of a sandbox that a launcher has made.
@@ -327,6 +340,14 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
         listen: listen.clone(),
         source,
     })?;
+    let mut env = BTreeMap::new();
+    let relay = settings.egress.then(|| {
+        let found = relay::environment(relay::PROXY);
+        env.extend(found.map(|(name, value)| (name.to_owned(), value)));
+        RelayConfig::new(state_dir.join(EGRESS_SOCKET))
+    });
+    // What was asked for wins over what we know.
+    env.extend(settings.env);
     let options = AgentOptions {
         listen,
         state_dir,
@@ -334,7 +355,7 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
         ready_file: None,
         cwd: settings.cwd,
         user: settings.user,
-        env: settings.env,
+        env,
         log_bytes: settings.log_bytes,
         cors_origins: Vec::new(),
         allow_hosts: Vec::new(),
@@ -345,7 +366,8 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
         report.tell(&Outcome::Ready(protections));
         Ok(())
     };
-    serve_on(listener, None, &options, init, liveness, announce).await
+    let surroundings = Surroundings { liveness, relay };
+    serve_on(listener, None, &options, init, surroundings, announce).await
 }
 
 /// A token, and whether it was made for this run.
@@ -354,12 +376,21 @@ struct Opening {
     generated: bool,
 }
 
+/// What a launcher gives an agent, and a container does not.
+#[derive(Default)]
+struct Surroundings {
+    /// A pipe whose end is the agent's end.
+    liveness: Option<OwnedFd>,
+    /// The way outside.
+    relay: Option<RelayConfig>,
+}
+
 async fn serve_on(
     listener: Listener,
     opening: Option<Opening>,
     options: &AgentOptions,
     init: InitHandle,
-    liveness: Option<OwnedFd>,
+    surroundings: Surroundings,
     announce: impl FnOnce(&Started) -> Result<(), AgentError>,
 ) -> Result<i32, AgentError> {
     let state_dir = StateDir::open(&options.state_dir)?;
@@ -368,6 +399,16 @@ async fn serve_on(
         source,
     })?;
     let executor = Executor::start(init, core_config(options, &state_dir)).await?;
+    let Surroundings { liveness, relay } = surroundings;
+    let _relay = match relay {
+        Some(config) => {
+            let events = executor.events().clone();
+            let told = move |refused| events.publish(Happening::from(refused));
+            let relay = Relay::start(config, told).await;
+            Some(relay.map_err(AgentError::Relay)?)
+        }
+        None => None,
+    };
     let own_port = match &address {
         Listen::Tcp(address) => Some(address.port()),
         Listen::Unix(_) => None,

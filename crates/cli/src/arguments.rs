@@ -156,6 +156,11 @@ pub(crate) struct RunArguments {
     #[arg(long = "env", short = 'e', value_name = "KEY=VALUE", value_parser = variable)]
     pub(crate) environment: Vec<(String, String)>,
 
+    /// Host that it may reach, `example.com`, `*.example.com` or `example.com:8443`; may be given again.
+    /// Without any it reaches nothing.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow: Vec<String>,
+
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,

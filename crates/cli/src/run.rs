@@ -7,17 +7,19 @@
 //! The sandbox lives as long as this process: when it ends, by SIGKILL too, the launcher sees its
 //! socket close, ends the sandbox and removes its directory.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use sandshell_agent::Settings;
 use sandshell_client::types::{
-    KillRequest, ProcessId, ProcessRecord, ProcessRequest, SignalRequest, SignalScope, StreamName,
-    WaitRequest,
+    KillRequest, NetworkMode, NetworkRefused, NetworkSpec, ProcessId, ProcessRecord,
+    ProcessRequest, RefusalReason, SignalRequest, SignalScope, StreamName, WaitRequest,
 };
 use sandshell_client::{Client, ClientError, OutputQuery};
+use sandshell_hub::egress::{Egress, EgressConfig, Outside, Policy};
 use sandshell_isolate::host_root;
 use sandshell_isolate::launcher::{Launcher, read_outcome};
 use sandshell_isolate::limits::SandboxLimits;
@@ -25,6 +27,7 @@ use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan};
 use sandshell_isolate::stage::Outcome;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 
 use crate::arguments::RunArguments;
 use crate::failure::Failure;
@@ -41,20 +44,27 @@ const PIDS: u64 = 1024;
 /// Most bytes of stdin sent at a time.
 const PIECE: usize = 64 * 1024;
 
-pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
+pub(crate) fn run(mut arguments: RunArguments) -> Result<ExitCode, Failure> {
+    let policy = egress_policy(std::mem::take(&mut arguments.allow))?;
     let launcher = Launcher::start().map_err(|error| Failure::ours(&error))?;
     let directory = own_directory().map_err(|error| Failure::ours(&error))?;
-    let code = run_in(&launcher, directory, arguments);
+    let code = run_in(&launcher, directory, arguments, policy);
     launcher.finish();
     code.map(ExitCode::from)
 }
 
-fn run_in(launcher: &Launcher, directory: PathBuf, arguments: RunArguments) -> Result<u8, Failure> {
+fn run_in(
+    launcher: &Launcher,
+    directory: PathBuf,
+    arguments: RunArguments,
+    policy: Option<Policy>,
+) -> Result<u8, Failure> {
     let ids = if rustix::process::geteuid().is_root() {
         Ids::Range(FIRST_ID)
     } else {
         Ids::Own
     };
+    let state = directory.join("agent");
     let etc = directory.join("etc");
     host_root::make_etc(&etc).map_err(|error| Failure::ours(&error))?;
     let settings = Settings {
@@ -62,6 +72,7 @@ fn run_in(launcher: &Launcher, directory: PathBuf, arguments: RunArguments) -> R
         user: Some(arguments.user.unwrap_or_else(|| SANDBOX_USER.to_owned())),
         env: arguments.environment.into_iter().collect(),
         log_bytes: None,
+        egress: policy.is_some(),
     };
     let url = format!("unix:{}", directory.join("agent.sock").display());
     let plan = SandboxPlan {
@@ -88,10 +99,91 @@ fn run_in(launcher: &Launcher, directory: PathBuf, arguments: RunArguments) -> R
         .enable_all()
         .build()
         .map_err(|error| Failure::ours(&error))?;
-    let code = runtime.block_on(attend(&url, arguments.command));
+    let code = runtime.block_on(async {
+        let way_out = policy
+            .map(|policy| WayOut::open(&state, policy))
+            .transpose()?;
+        let code = attend(&url, arguments.command).await;
+        if let Some(way_out) = way_out {
+            way_out.close().await;
+        }
+        code.map_err(|error| Failure::ours(&error))
+    });
     // Reading our stdin may still go on; nobody waits for it.
     runtime.shutdown_background();
-    code.map_err(|error| Failure::ours(&error))
+    code
+}
+
+/// What the command may reach; none without a list.
+fn egress_policy(allow: Vec<String>) -> Result<Option<Policy>, Failure> {
+    if allow.is_empty() {
+        return Ok(None);
+    }
+    let network = NetworkSpec {
+        mode: NetworkMode::Allow,
+        allow,
+    };
+    match Policy::parse(&network, &[]) {
+        Ok(policy) => Ok(Some(policy)),
+        Err(error) => {
+            let failure = Failure::usage(error.to_string());
+            Err(match error.hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            })
+        }
+    }
+}
+
+/// The way out, while the command runs. What is refused is said on stderr.
+struct WayOut {
+    egress: Egress,
+    telling: JoinHandle<()>,
+}
+
+impl WayOut {
+    fn open(state: &Path, policy: Policy) -> Result<Self, Failure> {
+        let outside = Outside::new().map_err(|error| Failure::ours(&error))?;
+        let config = EgressConfig {
+            sandbox: "run".to_owned(),
+            policy,
+            authority: None,
+            outside: Arc::new(outside),
+        };
+        let egress = Egress::start(state, config).map_err(|error| Failure::ours(&error))?;
+        let mut refusals = egress.refusals();
+        let telling = tokio::spawn(async move {
+            while let Ok(refused) = refusals.recv().await {
+                say_refused(&refused);
+            }
+        });
+        Ok(Self { egress, telling })
+    }
+
+    /// Everything that was refused has been said then.
+    async fn close(self) {
+        self.egress.close().await;
+        let _ = self.telling.await;
+    }
+}
+
+fn say_refused(refused: &NetworkRefused) {
+    let host = &refused.host;
+    let target = refused
+        .port
+        .map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
+    let hint = match refused.reason {
+        RefusalReason::HostNotAllowed | RefusalReason::PortNotAllowed => {
+            format!("add --allow {target}")
+        }
+        reason => reason.hint().to_owned(),
+    };
+    let line = format!(
+        "sandshell: network: {target} refused: {}; hint: {hint}\n",
+        refused.reason
+    );
+    // There is nowhere to tell that stderr is closed.
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
 /// A directory of this run alone, removed by the launcher.

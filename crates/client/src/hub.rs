@@ -101,11 +101,8 @@ impl Client {
         port: u16,
         request: &PreviewRequest,
     ) -> Result<Preview, ClientError> {
-        self.post(
-            &format!("/v1/sandboxes/{id}/ports/{port}/preview"),
-            request,
-        )
-        .await
+        self.post(&format!("/v1/sandboxes/{id}/ports/{port}/preview"), request)
+            .await
     }
 
     /// Takes the names of a port away.

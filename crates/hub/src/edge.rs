@@ -136,7 +136,9 @@ impl Edge {
             };
             route::pass(&sandbox, &target, &outside, request, id, &self.hub.tunnels).await
         };
-        passed.await.unwrap_or_else(|refused| refused.into_response())
+        passed
+            .await
+            .unwrap_or_else(|refused| refused.into_response())
     }
 
     /// Gives an answer the form all have, and counts it.

@@ -29,7 +29,7 @@ mod audit;
 mod edge;
 mod error;
 mod figures;
-mod plain;
+mod local;
 mod preview;
 mod rate;
 mod registry;
@@ -61,7 +61,7 @@ pub use state_dir::StateDirError;
 pub use store::StoreError;
 
 use crate::edge::{Answer, Edge};
-use crate::plain::PlainBackend;
+use crate::local::LocalBackend;
 use crate::preview::Previews;
 use crate::registry::{Bounds, Registry};
 use crate::route::Tunnels;
@@ -231,8 +231,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
         source,
     })?;
     let secret = admin_token(&options, &state_dir)?;
-    let backend =
-        PlainBackend::new(state_dir.path().join("sandboxes")).map_err(ServeError::Backend)?;
+    let backend = LocalBackend::new(state_dir.path()).map_err(ServeError::Backend)?;
     let bounds = Bounds {
         sandboxes: options.max_sandboxes,
         per_token: options.max_sandboxes_per_token,

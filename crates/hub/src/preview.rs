@@ -75,7 +75,9 @@ impl FromStr for PreviewDomain {
             (1..=63).contains(&label.len()) && label.bytes().all(allowed)
         };
         if !name.split('.').all(label) {
-            return Err("expected a domain such as preview.example.org or localhost:4020".to_owned());
+            return Err(
+                "expected a domain such as preview.example.org or localhost:4020".to_owned(),
+            );
         }
         Ok(Self {
             scheme,
@@ -208,11 +210,7 @@ impl Previews {
     }
 
     /// Lets a request in by its name. What is wrong with a name is not told, but for its age.
-    pub(crate) fn check(
-        &self,
-        name: &Name,
-        sandbox: Option<Sandbox>,
-    ) -> Result<Sandbox, ApiError> {
+    pub(crate) fn check(&self, name: &Name, sandbox: Option<Sandbox>) -> Result<Sandbox, ApiError> {
         let sandbox = sandbox.ok_or_else(nothing)?;
         let key = (sandbox.place().clone(), name.port);
         let secret = self
@@ -237,12 +235,7 @@ impl Previews {
     }
 
     /// What the names of a port are signed with.
-    async fn secret(
-        &self,
-        sandbox: &Sandbox,
-        port: u16,
-        by: &By,
-    ) -> Result<[u8; 32], HubError> {
+    async fn secret(&self, sandbox: &Sandbox, port: u16, by: &By) -> Result<[u8; 32], HubError> {
         let key = (sandbox.place().clone(), port);
         if let Some(secret) = self.read(|secrets| secrets.get(&key).copied()) {
             return Ok(secret);
@@ -325,7 +318,8 @@ mod tests {
 
     #[test]
     fn names_are_taken_apart() {
-        let read = |label: &str| Name::read(label).map(|name| (name.port, name.sandbox, name.token));
+        let read =
+            |label: &str| Name::read(label).map(|name| (name.port, name.sandbox, name.token));
         let of = |port: u16, sandbox: &str, token: &str| {
             Some((port, sandbox.to_owned(), token.to_owned()))
         };
@@ -355,9 +349,18 @@ mod tests {
 
     #[test]
     fn domains_are_read() {
-        let read = |text: &str| text.parse::<PreviewDomain>().map(|d| (d.scheme, d.to_string()));
-        assert_eq!(read("localhost:4020"), Ok(("http", "localhost:4020".to_owned())));
-        assert_eq!(read("https://P.example.org"), Ok(("https", "p.example.org".to_owned())));
+        let read = |text: &str| {
+            text.parse::<PreviewDomain>()
+                .map(|d| (d.scheme, d.to_string()))
+        };
+        assert_eq!(
+            read("localhost:4020"),
+            Ok(("http", "localhost:4020".to_owned()))
+        );
+        assert_eq!(
+            read("https://P.example.org"),
+            Ok(("https", "p.example.org".to_owned()))
+        );
         for wrong in ["", "a/b", "ftp://a", "a:b", "a..b", "https://"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

@@ -1,13 +1,14 @@
 //! The launcher: a small process with one thread that forks one agent for each sandbox.
 //!
 //! ```text
-//! hub ──LAUNCH{plan}──► launcher ──fork──► stage ─► agent
-//!     ◄─LAUNCHED + pidfd, report──          │
-//!     ◄─────────────────────────── report: Outcome, once
+//! hub ──launch{plan}──► launcher ──fork──► stage ─► agent
+//!     ◄─pidfd, report──────                 │
+//!     ◄──────────────────────── report: Outcome, once
+//!     ──freeze, thaw, remove, sweep{group}──►
 //! ```
 //!
 //! It is a re-exec of the same binary, so that what it forks shares its pages and holds nothing of
-//! the hub's. It keeps no state that matters: when the hub goes away so does it, and the sandboxes
+//! the hub's. It alone makes and uses sandboxes' control groups. It keeps no state that matters: when the hub goes away so does it, and the sandboxes
 //! stay, except those of one-shot plans, which it ends and whose directories it removes.
 //!
 //! Invariants: no thread, no runtime, no secret, and nothing random that forks would share.
@@ -29,6 +30,7 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sandshell_sys::namespace::{self, Namespaces};
 use sandshell_sys::spawn::{SpawnPlan, Spawned, spawn};
 use sandshell_sys::{packet, signal};
+use serde::{Deserialize, Serialize};
 
 use crate::harden::Filters;
 use crate::limits::{Controllers, Parent, SandboxGroups};
@@ -42,10 +44,10 @@ pub const WORD: &str = "launcher";
 /// The descriptor of the hub's socket in the launcher.
 pub const SOCKET_FD: i32 = 3;
 
-/// How long groups may take to become empty once their processes were killed.
-const SWEEP: Duration = Duration::from_secs(5);
+/// How long groups may take to stand still, or to become empty once their processes were killed.
+const WITHIN: Duration = Duration::from_secs(5);
 
-const LAUNCHED: u8 = 0;
+const DONE: u8 = 0;
 const REFUSED: u8 = 1;
 
 /// A running launcher, seen from whoever wants sandboxes.
@@ -122,24 +124,53 @@ impl Launcher {
         {}
     }
 
-    /// Has a sandbox begun; its outcome comes on the report. Blocks for about a millisecond, and
-    /// must not be called twice at once.
+    /// Has a sandbox begun; its outcome comes on the report. Blocks for about a millisecond. Like the
+    /// other calls it must not be made twice at once.
     pub fn launch(&self, plan: &SandboxPlan) -> Result<Launched, LauncherError> {
-        let text = serde_json::to_vec(plan).map_err(|_| LauncherError::Gone(Errno::INVAL))?;
+        let mut fds = self.ask(&Wish::Launch(Box::new(plan.clone())))?;
+        match (fds.pop(), fds.pop()) {
+            (Some(report), Some(agent)) => Ok(Launched { agent, report }),
+            _ => Err(LauncherError::Gone(Errno::PROTO)),
+        }
+    }
+
+    /// Stops everything in the groups of this name.
+    pub fn freeze(&self, group: &str) -> Result<(), LauncherError> {
+        self.ask(&Wish::Freeze(group.to_owned())).map(drop)
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self, group: &str) -> Result<(), LauncherError> {
+        self.ask(&Wish::Thaw(group.to_owned())).map(drop)
+    }
+
+    /// Kills what is left in the groups of this name, and removes them.
+    pub fn remove(&self, group: &str) -> Result<(), LauncherError> {
+        self.ask(&Wish::Remove(group.to_owned())).map(drop)
+    }
+
+    /// Removes all groups whose names begin so, but for these.
+    pub fn sweep(&self, prefix: &str, but: Vec<String>) -> Result<(), LauncherError> {
+        let prefix = prefix.to_owned();
+        self.ask(&Wish::Sweep { prefix, but }).map(drop)
+    }
+
+    fn ask(&self, wish: &Wish) -> Result<Vec<OwnedFd>, LauncherError> {
+        let text = serde_json::to_vec(wish).map_err(|_| LauncherError::Gone(Errno::INVAL))?;
         // A plan may be larger than a packet.
         let memfd =
-            memfd_create("sandshell-plan", MemfdFlags::CLOEXEC).map_err(LauncherError::Gone)?;
+            memfd_create("sandshell-wish", MemfdFlags::CLOEXEC).map_err(LauncherError::Gone)?;
         let mut file = File::from(memfd);
         std::io::Write::write_all(&mut file, &text)
             .map_err(|e| LauncherError::Gone(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
-        packet::send(&self.socket, b"L", &[file.as_fd()]).map_err(LauncherError::Gone)?;
+        packet::send(&self.socket, b"W", &[file.as_fd()]).map_err(LauncherError::Gone)?;
         let mut buffer = [0; 4096];
-        let (n, mut fds) =
+        let (n, fds) =
             receive(&self.socket, &mut buffer).ok_or(LauncherError::Gone(Errno::PIPE))?;
         let answer = buffer.get(..n).unwrap_or_default();
-        match (answer.split_first(), fds.pop(), fds.pop()) {
-            (Some((&LAUNCHED, _)), Some(report), Some(agent)) => Ok(Launched { agent, report }),
-            (Some((&REFUSED, why)), ..) => Err(serde_json::from_slice::<Step>(why)
+        match answer.split_first() {
+            Some((&DONE, _)) => Ok(fds),
+            Some((&REFUSED, why)) => Err(serde_json::from_slice::<Step>(why)
                 .map_or(LauncherError::Died, LauncherError::Step)),
             _ => Err(LauncherError::Gone(Errno::PROTO)),
         }
@@ -203,44 +234,39 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
     let mut kept = Vec::new();
     let mut buffer = [0; 16];
     while let Some((_, mut fds)) = receive(&socket, &mut buffer) {
-        let Some(plan) = fds.pop().and_then(read_plan) else {
+        let Some(wish) = fds.pop().and_then(read_wish) else {
             break;
         };
-        match begin(&workshop, &plan) {
-            Ok(Begun::Parent {
-                agent,
-                report,
-                alive,
-            }) => {
-                let fds = [agent.as_fd(), report.as_fd()];
-                let _ = packet::send(&socket, &[LAUNCHED], &fds);
-                if let Some(alive) = alive {
-                    kept.push(Kept {
-                        agent,
-                        group: plan.group,
-                        directory: plan.directory,
-                        _alive: alive,
-                    });
+        let answer = match wish {
+            Wish::Launch(plan) => match begin(&workshop, &plan) {
+                Ok(Begun::Parent(begun)) => Ok(keep(&mut kept, *plan, begun)),
+                Ok(Begun::Child(birth, report)) => {
+                    // The agent holds nothing of the hub's.
+                    drop((socket, kept));
+                    return match stage::become_agent(&workshop, *birth, report) {
+                        Ok(seat) => serve_agent(seat),
+                        Err((report, step)) => {
+                            report.tell(&Outcome::Failed(step));
+                            125
+                        }
+                    };
                 }
+                Err(step) => Err(step),
+            },
+            Wish::Freeze(group) => freeze(&workshop, &group).map(|()| Vec::new()),
+            Wish::Thaw(group) => SandboxGroups::existing(&workshop.parent, &group)
+                .thaw()
+                .map_err(Step::at("the sandbox's groups"))
+                .map(|()| Vec::new()),
+            Wish::Remove(group) => remove(&workshop, &group).map(|()| Vec::new()),
+            Wish::Sweep { prefix, but } => {
+                let left = workshop.parent.names(&prefix).into_iter();
+                let mut left = left.filter(|name| !but.contains(name));
+                left.try_for_each(|name| remove(&workshop, &name))
+                    .map(|()| Vec::new())
             }
-            Ok(Begun::Child(birth, report)) => {
-                // The agent holds nothing of the hub's.
-                drop(socket);
-                drop(kept);
-                return match stage::become_agent(&workshop, *birth, report) {
-                    Ok(seat) => serve_agent(seat),
-                    Err((report, step)) => {
-                        report.tell(&Outcome::Failed(step));
-                        125
-                    }
-                };
-            }
-            Err(step) => {
-                let mut answer = vec![REFUSED];
-                answer.extend(serde_json::to_vec(&step).unwrap_or_default());
-                let _ = packet::send(&socket, &answer, &[]);
-            }
-        }
+        };
+        reply(&socket, answer);
     }
     for Kept {
         agent,
@@ -252,24 +278,91 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
         let _ = signal::send(&agent, 9);
         // The end of the agent is the end of its namespaces, and so of everything in them.
         let _ = poll(&mut [PollFd::new(&agent, PollFlags::IN)], None);
-        SandboxGroups::sweep(&workshop.parent, &group, SWEEP);
+        let _ = remove(&workshop, &group);
         let _ = std::fs::remove_dir_all(directory);
     }
     0
 }
 
-fn read_plan(memfd: OwnedFd) -> Option<SandboxPlan> {
+fn freeze(workshop: &Workshop, group: &str) -> Result<(), Step> {
+    let groups = SandboxGroups::existing(&workshop.parent, group);
+    match groups.freeze(WITHIN) {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            // Half frozen is worse than not at all.
+            let _ = groups.thaw();
+            Err(Step::at("freezing the sandbox")(Errno::TIMEDOUT))
+        }
+        Err(errno) => Err(Step::at("freezing the sandbox")(errno)),
+    }
+}
+
+fn remove(workshop: &Workshop, group: &str) -> Result<(), Step> {
+    if SandboxGroups::sweep(&workshop.parent, group, WITHIN) {
+        Ok(())
+    } else {
+        Err(Step::at("removing the sandbox's groups")(Errno::BUSY))
+    }
+}
+
+/// Remembers a one-shot sandbox; gives what the hub gets of any.
+fn keep(kept: &mut Vec<Kept>, plan: SandboxPlan, begun: Beginning) -> Vec<OwnedFd> {
+    let Beginning {
+        agent,
+        report,
+        alive,
+    } = begun;
+    if let Some(alive) = alive
+        && let Ok(agent) = rustix::io::fcntl_dupfd_cloexec(&agent, 0)
+    {
+        kept.push(Kept {
+            agent,
+            group: plan.group,
+            directory: plan.directory,
+            _alive: alive,
+        });
+    }
+    vec![agent, report]
+}
+
+fn reply(socket: &OwnedFd, answer: Result<Vec<OwnedFd>, Step>) {
+    let (text, fds) = match answer {
+        Ok(fds) => (vec![DONE], fds),
+        Err(step) => {
+            let mut text = vec![REFUSED];
+            text.extend(serde_json::to_vec(&step).unwrap_or_default());
+            (text, Vec::new())
+        }
+    };
+    let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
+    // A hub that is gone is noticed by the next receive.
+    let _ = packet::send(socket, &text, &fds);
+}
+
+fn read_wish(memfd: OwnedFd) -> Option<Wish> {
     let mut file = File::from(memfd);
     std::io::Seek::rewind(&mut file).ok()?;
     serde_json::from_reader(std::io::BufReader::new(file)).ok()
 }
 
+/// What the hub can ask for.
+#[derive(Debug, Serialize, Deserialize)]
+enum Wish {
+    Launch(Box<SandboxPlan>),
+    Freeze(String),
+    Thaw(String),
+    Remove(String),
+    Sweep { prefix: String, but: Vec<String> },
+}
+
+struct Beginning {
+    agent: OwnedFd,
+    report: OwnedFd,
+    alive: Option<OwnedFd>,
+}
+
 enum Begun {
-    Parent {
-        agent: OwnedFd,
-        report: OwnedFd,
-        alive: Option<OwnedFd>,
-    },
+    Parent(Beginning),
     Child(Box<Birth>, Report),
 }
 
@@ -342,11 +435,11 @@ fn begin(workshop: &Workshop, plan: &SandboxPlan) -> Result<Begun, Step> {
     let shown = trees.as_ref().map(|trees| trees.shown.as_slice());
     map(&agent, plan.ids, shown.unwrap_or_default())?;
     let _ = rustix::io::write(&gone, b"g");
-    Ok(Begun::Parent {
+    Ok(Begun::Parent(Beginning {
         agent: agent.pidfd,
         report,
         alive,
-    })
+    }))
 }
 
 fn map(agent: &Spawned, ids: Ids, trees: &[OwnedFd]) -> Result<(), Step> {

@@ -299,8 +299,9 @@ fn known(plan: &SandboxPlan, groups: &SandboxGroups) -> Vec<Protection> {
             reason: Some(one_id.to_owned()),
         });
     }
-    // The one file system that can be written to has these limits from its making.
-    for name in [Layer::DiskLimit, Layer::InodeLimit] {
+    // The one file system that can be written to has its limits from its making, and a network
+    // namespace with nothing but loopback in it lets nothing out.
+    for name in [Layer::DiskLimit, Layer::InodeLimit, Layer::EgressPolicy] {
         known.push(Protection {
             name,
             status: ProtectionStatus::Enforced,

@@ -184,10 +184,16 @@ impl Hub {
 }
 
 impl Drop for Hub {
-    #[expect(clippy::print_stderr, reason = "the test harness captures it with the panic")]
+    #[expect(
+        clippy::print_stderr,
+        reason = "the test harness captures it with the panic"
+    )]
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("--- the test panicked; the hub wrote:\n{}--- end", self.log());
+            eprintln!(
+                "--- the test panicked; the hub wrote:\n{}--- end",
+                self.log()
+            );
         }
         if self.running.is_some() {
             self.kill_hard();

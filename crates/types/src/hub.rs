@@ -180,7 +180,8 @@ pub struct SandboxLimits {
 pub struct NetworkSpec {
     /// Nothing, a list, or everything.
     pub mode: NetworkMode,
-    /// With `allow`: the hosts, such as `pypi.org` or `*.example.org`.
+    /// With `allow`: the hosts, such as `pypi.org` or `*.example.org` (the names below it, not itself),
+    /// each with an optional `:port`; without one 80 and 443. A public address stands for itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
 }
@@ -197,7 +198,8 @@ pub enum NetworkMode {
     Full,
 }
 
-/// A header that is added to requests for a host.
+/// A header that the egress proxy puts into requests for a host, in place of what the sandbox sends
+/// under its name, so that its value never enters the sandbox.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SecretSpec {

@@ -15,6 +15,7 @@ mod file;
 mod git;
 mod hub;
 mod ids;
+mod network;
 mod output;
 mod port;
 mod process;
@@ -51,11 +52,12 @@ pub use git::{
     GitStatusEntry, GitStatusReply, GitStatusRequest,
 };
 pub use hub::{
-    AuditEntry, IsolationPolicy, IsolationSpec, NetworkMode, NetworkSpec, OnIdle, Preview, PreviewRequest, SandboxId,
-    SandboxIdError, SandboxLimits, SandboxPatch, SandboxRecord, SandboxSpec, SandboxState, Scope,
-    SecretSpec, TokenCreated, TokenRecord, TokenRequest,
+    AuditEntry, IsolationPolicy, IsolationSpec, NetworkMode, NetworkSpec, OnIdle, Preview,
+    PreviewRequest, SandboxId, SandboxIdError, SandboxLimits, SandboxPatch, SandboxRecord,
+    SandboxSpec, SandboxState, Scope, SecretSpec, TokenCreated, TokenRecord, TokenRequest,
 };
 pub use ids::{BackupId, CommandId, ContextId, IdError, ProcessId, SessionId, TerminalId};
+pub use network::{NetworkRefused, RefusalReason};
 pub use output::{
     Encoded, Encoding, ExitEvent, OutputEvent, StdinReply, StreamName, TextEncoding, TruncatedEvent,
 };

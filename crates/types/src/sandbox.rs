@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{BackupId, Cpus, Env, ProcessId, SessionId, TerminalId};
+use crate::{BackupId, Cpus, Env, ProcessId, RefusalReason, SessionId, TerminalId};
 
 /// `GET /v1/env` and the answer to its change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -195,6 +195,22 @@ happenings! {
         session: Option<SessionId>,
         /// How often since the last such event.
         times: u64,
+    }
+    /// A connection to the outside was refused.
+    NetworkRefused = "network_refused" {
+        /// The name or address asked for.
+        host: String,
+        /// The port; none where only a name was looked up.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        port: Option<u16>,
+        /// Why.
+        reason: RefusalReason,
+        /// The address it stood for, where that was the reason.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        address: Option<String>,
+        /// Refusals since the last such event that were not told one by one.
+        #[serde(default)]
+        suppressed: u64,
     }
 }
 

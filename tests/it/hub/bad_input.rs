@@ -85,9 +85,16 @@ async fn every_mistake_has_its_place_and_makes_nothing() {
         let (method, path) = line.split_once(' ').unwrap();
         let method: Method = method.parse().unwrap();
         let (status, problem) = raw(&client, method, path, body).await;
-        let pointer = problem["pointer"].as_str().filter(|pointer| !pointer.is_empty());
-        let pointer = pointer.map(|pointer| format!(" {pointer}")).unwrap_or_default();
-        let got = format!("{status} {}{pointer}", problem["code"].as_str().unwrap_or("?"));
+        let pointer = problem["pointer"]
+            .as_str()
+            .filter(|pointer| !pointer.is_empty());
+        let pointer = pointer
+            .map(|pointer| format!(" {pointer}"))
+            .unwrap_or_default();
+        let got = format!(
+            "{status} {}{pointer}",
+            problem["code"].as_str().unwrap_or("?")
+        );
         let told = ["title", "detail", "request_id"]
             .iter()
             .all(|field| !problem[*field].as_str().unwrap_or_default().is_empty());

@@ -30,14 +30,21 @@ async fn an_idle_sandbox_sleeps_until_it_is_asked() {
     spec.idle_timeout_ms = Some(300);
     in_time(client.create_sandbox(&spec)).await.unwrap();
     let inside = client.sandbox(&id_of("sleepy"));
-    let session = in_time(inside.create_session(&Default::default())).await.unwrap();
+    let session = in_time(inside.create_session(&Default::default()))
+        .await
+        .unwrap();
     let run = |text: &str| {
         let (inside, id) = (inside.clone(), session.id.clone());
         let request = sandshell_client::types::SessionExecRequest {
             command: text.to_owned(),
             ..Default::default()
         };
-        async move { in_time(inside.session_exec(&id, &request)).await.unwrap().stdout }
+        async move {
+            in_time(inside.session_exec(&id, &request))
+                .await
+                .unwrap()
+                .stdout
+        }
     };
     run("x=kept").await;
     for round in 0..3 {
@@ -55,11 +62,15 @@ async fn an_idle_sandbox_sleeps_until_it_is_asked() {
     let result = exec(&inside, "sleep 1; echo awake").await;
     assert_eq!(result.stdout, "awake\n");
     until(&client, "sleepy", SandboxState::Asleep).await;
-    in_time(client.keep_sandbox_alive(&id_of("sleepy"))).await.unwrap();
+    in_time(client.keep_sandbox_alive(&id_of("sleepy")))
+        .await
+        .unwrap();
     assert_eq!(get(&client, "sleepy").await.state, SandboxState::Ready);
     // Asleep, it can be destroyed.
     until(&client, "sleepy", SandboxState::Asleep).await;
-    in_time(client.destroy_sandbox(&id_of("sleepy"))).await.unwrap();
+    in_time(client.destroy_sandbox(&id_of("sleepy")))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -78,9 +89,13 @@ async fn a_paused_sandbox_stands_still_and_answers_nothing() {
     };
     in_time(counts()).await;
     for restart in [false, true] {
-        let paused = in_time(client.pause_sandbox(&id_of("still"))).await.unwrap();
+        let paused = in_time(client.pause_sandbox(&id_of("still")))
+            .await
+            .unwrap();
         assert_eq!(paused.state, SandboxState::Paused);
-        in_time(client.pause_sandbox(&id_of("still"))).await.unwrap();
+        in_time(client.pause_sandbox(&id_of("still")))
+            .await
+            .unwrap();
         if restart {
             hub.kill_hard();
             hub.restart();
@@ -91,13 +106,19 @@ async fn a_paused_sandbox_stands_still_and_answers_nothing() {
         assert_eq!(code_of(refused), ErrorCode::SandboxPaused);
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(count(&file), before, "it stands still");
-        in_time(client.resume_sandbox(&id_of("still"))).await.unwrap();
+        in_time(client.resume_sandbox(&id_of("still")))
+            .await
+            .unwrap();
         assert_eq!(exec(&inside, "echo on").await.stdout, "on\n");
         in_time(counts()).await;
     }
     // Paused, it can be destroyed.
-    in_time(client.pause_sandbox(&id_of("still"))).await.unwrap();
-    in_time(client.destroy_sandbox(&id_of("still"))).await.unwrap();
+    in_time(client.pause_sandbox(&id_of("still")))
+        .await
+        .unwrap();
+    in_time(client.destroy_sandbox(&id_of("still")))
+        .await
+        .unwrap();
     let (status, _) = raw(&client, Method::POST, "/v1/sandboxes/still/resume", "").await;
     assert_eq!(status, 410);
 }
@@ -129,6 +150,8 @@ async fn times_end_sandboxes_also_across_a_restart() {
         max_lifetime_ms: Some(1),
         ..SandboxPatch::default()
     };
-    in_time(client.patch_sandbox(&id_of("changed"), &patch)).await.unwrap();
+    in_time(client.patch_sandbox(&id_of("changed"), &patch))
+        .await
+        .unwrap();
     until(&client, "changed", SandboxState::Gone).await;
 }

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::Method;
-use sandshell_client::types::{
-    ErrorCode, OnIdle, SandboxPatch, SandboxSpec, SandboxState,
-};
+use sandshell_client::types::{ErrorCode, OnIdle, SandboxPatch, SandboxSpec, SandboxState};
 use sandshell_client::{AuditFilter, Page, SandboxFilter};
 use sandshell_testkit::{Hub, alive_with_marker, wait_until_gone};
 
@@ -32,15 +30,22 @@ async fn a_sandbox_is_made_used_and_gone() {
     let command = format!("setsid bash -c 'exec -a {mark} sleep 600' & exec -a {mark} sleep 600");
     let started = in_time(inside.create_process(&process_of(&command))).await;
     started.unwrap();
-    let gone = in_time(client.destroy_sandbox(&id_of("one"))).await.unwrap();
+    let gone = in_time(client.destroy_sandbox(&id_of("one")))
+        .await
+        .unwrap();
     assert_eq!(gone.state, SandboxState::Gone);
     assert!(gone.ended_at.is_some());
     assert!(alive_with_marker(&mark).is_empty(), "kill means gone");
     assert_eq!(directories(&hub), 0);
     // The record stays for a while, and says why.
     let record = get(&client, "one").await;
-    assert_eq!(record.reason.as_deref(), Some("it was destroyed on request"));
-    let again = in_time(client.destroy_sandbox(&id_of("one"))).await.unwrap();
+    assert_eq!(
+        record.reason.as_deref(),
+        Some("it was destroyed on request")
+    );
+    let again = in_time(client.destroy_sandbox(&id_of("one")))
+        .await
+        .unwrap();
     assert_eq!(again, record);
     let refused = code_of(in_time(inside.exec(&crate::calls::exec_of("true"))).await);
     assert_eq!(refused, ErrorCode::SandboxGone);
@@ -67,28 +72,62 @@ async fn one_id_is_one_sandbox() {
     let fresh = made.iter().filter(|(status, _)| *status == 201).count();
     assert_eq!(fresh, 1, "{made:?}");
     let first = &made[0].1["created_at"];
-    assert!(made.iter().all(|(status, body)| *status < 300 && &body["created_at"] == first));
+    assert!(
+        made.iter()
+            .all(|(status, body)| *status < 300 && &body["created_at"] == first)
+    );
     assert_eq!(directories(&hub), 1);
     // Another spec is told apart by its field, and changes nothing.
     for (field, other) in [
-        ("labels", SandboxSpec { labels: BTreeMap::new(), ..spec.clone() }),
-        ("idle_timeout_ms", SandboxSpec { idle_timeout_ms: Some(1), ..spec.clone() }),
-        ("env", SandboxSpec { env: [("A".to_owned(), "b".to_owned())].into(), ..spec.clone() }),
+        (
+            "labels",
+            SandboxSpec {
+                labels: BTreeMap::new(),
+                ..spec.clone()
+            },
+        ),
+        (
+            "idle_timeout_ms",
+            SandboxSpec {
+                idle_timeout_ms: Some(1),
+                ..spec.clone()
+            },
+        ),
+        (
+            "env",
+            SandboxSpec {
+                env: [("A".to_owned(), "b".to_owned())].into(),
+                ..spec.clone()
+            },
+        ),
     ] {
         let body = serde_json::to_string(&other).unwrap();
         let (status, problem) = raw(&client, Method::POST, "/v1/sandboxes", &body).await;
-        assert_eq!((status, &problem["code"]), (409, &"id_conflict".into()), "{problem}");
+        assert_eq!(
+            (status, &problem["code"]),
+            (409, &"id_conflict".into()),
+            "{problem}"
+        );
         assert_eq!(problem["pointer"], format!("/{field}"));
     }
     // A change of the sandbox does not change what it was asked for with.
     let patch = SandboxPatch {
         idle_timeout_ms: Some(600_000),
         on_idle: Some(OnIdle::Destroy),
-        labels: [("a".to_owned(), None), ("c".to_owned(), Some("d".to_owned()))].into(),
+        labels: [
+            ("a".to_owned(), None),
+            ("c".to_owned(), Some("d".to_owned())),
+        ]
+        .into(),
         ..SandboxPatch::default()
     };
-    let patched = in_time(client.patch_sandbox(&id_of("mine"), &patch)).await.unwrap();
-    assert_eq!(patched.spec.labels, BTreeMap::from([("c".to_owned(), "d".to_owned())]));
+    let patched = in_time(client.patch_sandbox(&id_of("mine"), &patch))
+        .await
+        .unwrap();
+    assert_eq!(
+        patched.spec.labels,
+        BTreeMap::from([("c".to_owned(), "d".to_owned())])
+    );
     assert_eq!(patched.spec.idle_timeout_ms, Some(600_000));
     let again = in_time(client.create_sandbox(&spec)).await.unwrap();
     assert_eq!(again.spec.labels, patched.spec.labels);
@@ -97,7 +136,11 @@ async fn one_id_is_one_sandbox() {
 #[tokio::test]
 async fn a_create_with_a_key_is_done_once_even_by_two_hubs() {
     let mut hub = Hub::start();
-    let body = serde_json::to_string(&SandboxSpec { id: None, ..spec_of("x") }).unwrap();
+    let body = serde_json::to_string(&SandboxSpec {
+        id: None,
+        ..spec_of("x")
+    })
+    .unwrap();
     let key = [("idempotency-key", "once")];
     let client = hub.client();
     let path = "/v1/sandboxes";
@@ -106,7 +149,10 @@ async fn a_create_with_a_key_is_done_once_even_by_two_hubs() {
     let (status, second) = raw_with(&client, Method::POST, path, &key, &body).await;
     assert_eq!((status, &second), (201, &first));
     let (status, other) = raw_with(&client, Method::POST, path, &key, "{}").await;
-    assert_eq!((status, &other["code"]), (409, &"idempotency_conflict".into()));
+    assert_eq!(
+        (status, &other["code"]),
+        (409, &"idempotency_conflict".into())
+    );
     hub.kill_hard();
     hub.restart();
     let (status, third) = raw_with(&hub.client(), Method::POST, path, &key, &body).await;
@@ -119,10 +165,13 @@ async fn strict_makes_no_sandbox_that_lacks_a_protection() {
     let hub = Hub::start();
     let client = hub.client();
     // What is off depends on the machine; that one of the layers cannot be required does not.
-    let probe = in_time(client.create_sandbox(&spec_of("probe"))).await.unwrap();
-    let off = probe.protections.iter().find(|one| {
-        one.status == sandshell_client::types::ProtectionStatus::Off
-    });
+    let probe = in_time(client.create_sandbox(&spec_of("probe")))
+        .await
+        .unwrap();
+    let off = probe
+        .protections
+        .iter()
+        .find(|one| one.status == sandshell_client::types::ProtectionStatus::Off);
     let Some(off) = off else {
         return crate::calls::skipped("every protection is enforced here");
     };
@@ -135,8 +184,16 @@ async fn strict_makes_no_sandbox_that_lacks_a_protection() {
         ),
     ] {
         let (status, problem) = raw(&client, Method::POST, "/v1/sandboxes", &body).await;
-        assert_eq!((status, &problem["code"]), (422, &"isolation_unavailable".into()));
-        assert!(problem["detail"].as_str().unwrap().contains(off.name.name()));
+        assert_eq!(
+            (status, &problem["code"]),
+            (422, &"isolation_unavailable".into())
+        );
+        assert!(
+            problem["detail"]
+                .as_str()
+                .unwrap()
+                .contains(off.name.name())
+        );
         assert!(problem["hint"].as_str().unwrap().contains("doctor"));
         assert!(!problem["protections"].as_array().unwrap().is_empty());
         assert_eq!(directories(&hub), 0, "nothing is left");
@@ -148,7 +205,11 @@ async fn strict_makes_no_sandbox_that_lacks_a_protection() {
         ..AuditFilter::default()
     };
     let log = in_time(client.audit(&filter)).await.unwrap();
-    assert!(log.items.iter().all(|entry| entry.outcome == "isolation_unavailable"));
+    assert!(
+        log.items
+            .iter()
+            .all(|entry| entry.outcome == "isolation_unavailable")
+    );
     assert_eq!(log.items.len(), 2);
 }
 
@@ -165,20 +226,34 @@ async fn sandboxes_are_listed_by_label_state_and_page() {
     }
     let list = |labels: &[(&str, &str)], state: Option<&str>| {
         let filter = SandboxFilter {
-            labels: labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            labels: labels
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
             state: state.map(str::to_owned),
             page: Page::default(),
         };
         let client = client.clone();
         async move {
             let list = in_time(client.sandboxes(&filter)).await.unwrap();
-            list.items.iter().map(|one| one.id.to_string()).collect::<Vec<_>>()
+            list.items
+                .iter()
+                .map(|one| one.id.to_string())
+                .collect::<Vec<_>>()
         }
     };
     assert_eq!(list(&[], None).await, ["n-0", "n-1", "n-2", "n-3", "n-4"]);
-    assert_eq!(list(&[("parity", "even")], None).await, ["n-0", "n-2", "n-4"]);
-    assert_eq!(list(&[("parity", "even"), ("app/n", "2")], None).await, ["n-2"]);
-    in_time(client.destroy_sandbox(&id_of("n-0"))).await.unwrap();
+    assert_eq!(
+        list(&[("parity", "even")], None).await,
+        ["n-0", "n-2", "n-4"]
+    );
+    assert_eq!(
+        list(&[("parity", "even"), ("app/n", "2")], None).await,
+        ["n-2"]
+    );
+    in_time(client.destroy_sandbox(&id_of("n-0")))
+        .await
+        .unwrap();
     assert_eq!(list(&[("parity", "even")], None).await, ["n-2", "n-4"]);
     assert_eq!(list(&[], Some("gone")).await, ["n-0"]);
     assert_eq!(list(&[], Some("all")).await.len(), 5);
@@ -187,7 +262,10 @@ async fn sandboxes_are_listed_by_label_state_and_page() {
     let mut cursor = None;
     loop {
         let filter = SandboxFilter {
-            page: Page { limit: Some(1), cursor },
+            page: Page {
+                limit: Some(1),
+                cursor,
+            },
             ..SandboxFilter::default()
         };
         let page = in_time(client.sandboxes(&filter)).await.unwrap();
@@ -212,7 +290,9 @@ async fn one_that_dies_is_buried_with_the_reason() {
     let inside = sandbox(&client, "dying").await;
     let mark = marker();
     let command = format!("exec -a {mark} sleep 600");
-    in_time(inside.create_process(&process_of(&command))).await.unwrap();
+    in_time(inside.create_process(&process_of(&command)))
+        .await
+        .unwrap();
     // Its agent, a process this test's hub started.
     let place = std::fs::read_dir(hub.state_dir().join("sandboxes")).unwrap();
     let place = place.flatten().next().unwrap().path();
@@ -236,8 +316,15 @@ async fn a_warm_sandbox_is_taken_when_it_fits() {
         let client = client.clone();
         async move {
             let text = in_time(client.metrics()).await.unwrap();
-            let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
-            line.unwrap().rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+            let line = text
+                .lines()
+                .find(|line| line.starts_with(&format!("{name} ")));
+            line.unwrap()
+                .rsplit(' ')
+                .next()
+                .unwrap()
+                .parse::<u64>()
+                .unwrap()
         }
     };
     let full = async {

@@ -35,11 +35,17 @@ async fn a_port_is_reached_by_its_path() {
     assert!(!echoed.contains(hub.token()), "{echoed}");
     let prefix = format!("/v1/sandboxes/web/ports/{}/proxy", server.port);
     let lower = echoed.to_lowercase();
-    assert!(lower.contains(&format!("x-forwarded-prefix: {prefix}\r\n")), "{echoed}");
+    assert!(
+        lower.contains(&format!("x-forwarded-prefix: {prefix}\r\n")),
+        "{echoed}"
+    );
     assert!(lower.contains("x-forwarded-for: 127.0.0.1\r\n"), "{echoed}");
     assert!(!lower.contains("x-sandshell"), "{echoed}");
     let (status, head, _) = ask(&client, &prefix, &[]).await;
-    assert_eq!((status, &head["location"]), (308, &format!("{prefix}/").parse().unwrap()));
+    assert_eq!(
+        (status, &head["location"]),
+        (308, &format!("{prefix}/").parse().unwrap())
+    );
     // The port's own token opens it to others, and nothing else.
     let stranger = hub.client_with(None);
     let path = format!("{prefix}/echo");
@@ -59,13 +65,21 @@ async fn a_port_is_reached_by_its_path() {
     assert!(cookie.contains(&format!("; Path={prefix}/;")), "{cookie}");
     let cookie = cookie.split(';').next().unwrap();
     // The server's own credentials pass where they are not ours.
-    let (status, _, body) = ask(&stranger, &path, &[("cookie", cookie), ("authorization", "Basic dTpw")]).await;
+    let (status, _, body) = ask(
+        &stranger,
+        &path,
+        &[("cookie", cookie), ("authorization", "Basic dTpw")],
+    )
+    .await;
     assert_eq!(status, 200);
     assert!(body.contains("Basic dTpw"), "{body}");
     for wrong in [
         format!("{path}?port_token=pt_0"),
         format!("/v1/sandboxes/web/ports?port_token={}", exposed.token),
-        format!("/v1/sandboxes/none/ports/{}/proxy/?port_token={}", server.port, exposed.token),
+        format!(
+            "/v1/sandboxes/none/ports/{}/proxy/?port_token={}",
+            server.port, exposed.token
+        ),
     ] {
         assert_eq!(ask(&stranger, &wrong, &[]).await.0, 401, "{wrong}");
     }
@@ -80,15 +94,28 @@ async fn a_port_has_a_name_of_its_own() {
     let (id, request) = (id_of("my-web"), PreviewRequest::default());
     let made = client.create_preview(&id, server.port, &request);
     let made = in_time(made).await.unwrap();
-    let host = made.url.strip_prefix("http://").unwrap().strip_suffix('/').unwrap().to_owned();
-    assert!(host.starts_with(&format!("{}-my-web-", server.port)), "{host}");
+    let host = made
+        .url
+        .strip_prefix("http://")
+        .unwrap()
+        .strip_suffix('/')
+        .unwrap()
+        .to_owned();
+    assert!(
+        host.starts_with(&format!("{}-my-web-", server.port)),
+        "{host}"
+    );
     let label = host.split('.').next().unwrap();
     assert!(label.len() <= 63);
     let stranger = hub.client_with(None);
     let (status, _, body) = ask(&stranger, "/echo?a=b", &[("host", &host)]).await;
     assert_eq!(status, 200, "{body}");
     assert!(body.starts_with("GET /echo?a=b HTTP/1.1\r\n"), "{body}");
-    assert!(body.to_lowercase().contains(&format!("x-forwarded-host: {host}\r\n")), "{body}");
+    assert!(
+        body.to_lowercase()
+            .contains(&format!("x-forwarded-host: {host}\r\n")),
+        "{body}"
+    );
     // At the root of its own origin: even the hub's paths are the server's.
     let (_, _, body) = ask(&stranger, "/echo/../v1/sandboxes", &[("host", &host)]).await;
     assert!(!body.contains("my-web\",\"state"), "{body}");
@@ -108,9 +135,18 @@ async fn a_port_has_a_name_of_its_own() {
     wrong.push(format!("{port}-{name}-"));
     wrong.push(format!("{port}-{name}-{token}a"));
     for label in wrong {
-        let (status, _, body) = ask(&stranger, "/echo", &[("host", &format!("{label}.localhost"))]).await;
+        let (status, _, body) = ask(
+            &stranger,
+            "/echo",
+            &[("host", &format!("{label}.localhost"))],
+        )
+        .await;
         let problem: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
-        assert_eq!((status, &problem["code"]), (404, &"not_found".into()), "{label}: {body}");
+        assert_eq!(
+            (status, &problem["code"]),
+            (404, &"not_found".into()),
+            "{label}: {body}"
+        );
     }
     // WebSockets pass.
     let address = hub.url().strip_prefix("http://").unwrap().to_owned();
@@ -139,7 +175,12 @@ async fn names_need_a_domain_and_a_time() {
     let path = "/v1/sandboxes/a/ports/80/preview";
     let (status, problem) = raw(&client, Method::POST, path, "{}").await;
     assert_eq!(status, 403);
-    assert!(problem["detail"].as_str().unwrap().contains("--preview-domain"));
+    assert!(
+        problem["detail"]
+            .as_str()
+            .unwrap()
+            .contains("--preview-domain")
+    );
     let hub = Hub::with(&["--preview-domain", "localhost"]);
     let client = hub.client();
     sandbox(&client, "a").await;
@@ -149,9 +190,19 @@ async fn names_need_a_domain_and_a_time() {
         ("/v1/sandboxes/a/ports/0/preview", "{}", "/port"),
     ] {
         let (status, problem) = raw(&client, Method::POST, path, body).await;
-        assert_eq!((status, &problem["pointer"]), (400, &pointer.into()), "{path} {body}");
+        assert_eq!(
+            (status, &problem["pointer"]),
+            (400, &pointer.into()),
+            "{path} {body}"
+        );
     }
-    let (status, _) = raw(&client, Method::POST, "/v1/sandboxes/a/ports/99999/preview", "").await;
+    let (status, _) = raw(
+        &client,
+        Method::POST,
+        "/v1/sandboxes/a/ports/99999/preview",
+        "",
+    )
+    .await;
     assert_eq!(status, 400);
     let made = raw(&client, Method::POST, path, "").await;
     assert_eq!(made.0, 201);

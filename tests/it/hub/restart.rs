@@ -56,7 +56,12 @@ impl Progress {
     async fn all(&self) {
         let now = |step: &AtomicU64| step.load(Ordering::Relaxed);
         let before: Vec<u64> = self.steps.iter().map(now).collect();
-        while self.steps.iter().zip(&before).any(|(step, before)| now(step) < before + 3) {
+        while self
+            .steps
+            .iter()
+            .zip(&before)
+            .any(|(step, before)| now(step) < before + 3)
+        {
             self.made.notified().await;
         }
     }
@@ -69,7 +74,10 @@ impl Load {
 
     /// Waits for the hub after the one that failed.
     async fn next_hub(&mut self, failed: &ClientError) {
-        assert!(failed.code().is_none(), "a refusal is no broken connection: {failed:?}");
+        assert!(
+            failed.code().is_none(),
+            "a refusal is no broken connection: {failed:?}"
+        );
         // Seen before the failure, or about to come: either way there is one more.
         if !self.hubs.has_changed().unwrap() {
             in_time(self.hubs.changed()).await.unwrap();
@@ -104,7 +112,12 @@ async fn commands(client: Client, session: SessionId, mut load: Load, who: usize
 }
 
 /// Follows raw output to its end, by offset.
-async fn bytes(client: Client, id: sandshell_client::types::ProcessId, mut load: Load, who: usize) -> Vec<u8> {
+async fn bytes(
+    client: Client,
+    id: sandshell_client::types::ProcessId,
+    mut load: Load,
+    who: usize,
+) -> Vec<u8> {
     let mut seen = Vec::new();
     loop {
         load.hubs.mark_unchanged();
@@ -130,12 +143,20 @@ async fn bytes(client: Client, id: sandshell_client::types::ProcessId, mut load:
 }
 
 /// Follows events to the exit, by position.
-async fn events(client: Client, id: sandshell_client::types::ProcessId, mut load: Load, who: usize) -> Vec<u8> {
+async fn events(
+    client: Client,
+    id: sandshell_client::types::ProcessId,
+    mut load: Load,
+    who: usize,
+) -> Vec<u8> {
     let mut seen = Vec::new();
     let mut from = None;
     loop {
         load.hubs.mark_unchanged();
-        let query = EventQuery { from, follow: Some(true) };
+        let query = EventQuery {
+            from,
+            follow: Some(true),
+        };
         let failed = match in_time(client.process_events(&id, query)).await {
             Ok(mut stream) => loop {
                 match in_time(stream.next()).await {
@@ -176,7 +197,11 @@ async fn terminal(client: Client, id: TerminalId, mut load: Load, who: usize) ->
                         load.progress.step(who);
                     }
                     Ok(Some(TerminalEvent::Frame(TerminalFrame::Exit { .. }))) => return seen,
-                    Ok(Some(TerminalEvent::Frame(TerminalFrame::Ready { offset, redraw_bytes, .. }))) => {
+                    Ok(Some(TerminalEvent::Frame(TerminalFrame::Ready {
+                        offset,
+                        redraw_bytes,
+                        ..
+                    }))) => {
                         assert_eq!((offset, redraw_bytes), (seen.len() as u64, 0));
                     }
                     Ok(Some(TerminalEvent::Frame(TerminalFrame::Truncated { .. }))) => {
@@ -207,7 +232,12 @@ fn counted(seen: &[u8], line_end: &str) {
     let (last, numbers) = lines.split_last().unwrap();
     assert_eq!(*last, "end");
     for (at, line) in numbers.iter().enumerate() {
-        assert_eq!(line.parse(), Ok(at + 1), "at line {at} of {}", numbers.len());
+        assert_eq!(
+            line.parse(),
+            Ok(at + 1),
+            "at line {at} of {}",
+            numbers.len()
+        );
     }
     assert!(numbers.len() > 10, "{}", numbers.len());
 }
@@ -234,10 +264,16 @@ async fn killed_under_load_it_loses_nothing() {
     for n in 0..SANDBOXES {
         let name = format!("box-{n}");
         let inside = sandbox(&hub.client(), &name).await;
-        let session = in_time(inside.create_session(&Default::default())).await.unwrap();
+        let session = in_time(inside.create_session(&Default::default()))
+            .await
+            .unwrap();
         let process = start(&inside, &process_of(&counting(&stop_file))).await;
         let request = TerminalRequest {
-            argv: Some(vec!["bash".to_owned(), "-c".to_owned(), counting(&stop_file)]),
+            argv: Some(vec![
+                "bash".to_owned(),
+                "-c".to_owned(),
+                counting(&stop_file),
+            ]),
             ..TerminalRequest::default()
         };
         let shown = in_time(inside.create_terminal(&request)).await.unwrap();
@@ -278,7 +314,9 @@ async fn killed_under_load_it_loses_nothing() {
             ..Default::default()
         };
         let inside = hub.client().sandbox(&id_of(name));
-        let told = in_time(inside.session_exec(session, &request)).await.unwrap();
+        let told = in_time(inside.session_exec(session, &request))
+            .await
+            .unwrap();
         assert_eq!(told.stdout, format!("{commands}\n"), "no command ran twice");
     }
     while let Some(done) = in_time(seen.join_next()).await {
@@ -295,7 +333,11 @@ async fn what_died_meanwhile_is_buried_and_leftovers_are_removed() {
     let lives = sandbox(&client, "lives").await;
     // The pool holds another, which no record knows of.
     let full = async {
-        while !in_time(client.metrics()).await.unwrap().contains("sandshell_sandboxes_warm 1") {
+        while !in_time(client.metrics())
+            .await
+            .unwrap()
+            .contains("sandshell_sandboxes_warm 1")
+        {
             tokio::task::yield_now().await;
         }
     };
@@ -315,7 +357,9 @@ async fn what_died_meanwhile_is_buried_and_leftovers_are_removed() {
         .map(|path| pid_of(&path))
         .find(|pid| {
             let below = sandshell_testkit::children_deep(*pid);
-            alive_with_marker(&mark).iter().any(|marked| below.contains(marked))
+            alive_with_marker(&mark)
+                .iter()
+                .any(|marked| below.contains(marked))
         })
         .unwrap();
     let litter = hub.state_dir().join("sandboxes/0123456789ab");

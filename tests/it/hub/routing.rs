@@ -35,14 +35,25 @@ async fn requests_pass_with_their_id_and_answers_as_they_are() {
         .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
         .collect();
     let path = "/v1/sandboxes/a/processes/none";
-    let (status, head, body) = in_time(client.raw(Method::GET, path, &headers, "")).await.unwrap();
-    assert_eq!((status.as_u16(), &head["x-request-id"]), (404, &"mine-1".parse().unwrap()));
+    let (status, head, body) = in_time(client.raw(Method::GET, path, &headers, ""))
+        .await
+        .unwrap();
+    assert_eq!(
+        (status.as_u16(), &head["x-request-id"]),
+        (404, &"mine-1".parse().unwrap())
+    );
     let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(problem["code"], "process_not_found");
     assert_eq!(problem["request_id"], "mine-1");
     assert_eq!(head.get_all("x-request-id").iter().count(), 1);
     // The agent's own refusals keep their pointers.
-    let (status, problem) = raw(&client, Method::POST, "/v1/sandboxes/a/exec", r#"{"comand":1}"#).await;
+    let (status, problem) = raw(
+        &client,
+        Method::POST,
+        "/v1/sandboxes/a/exec",
+        r#"{"comand":1}"#,
+    )
+    .await;
     assert_eq!((status, &problem["pointer"]), (400, &"/comand".into()));
     let (status, _) = raw(&client, Method::GET, "/v1/sandboxes/a/nothing", "").await;
     assert_eq!(status, 404);
@@ -61,8 +72,15 @@ async fn requests_pass_with_their_id_and_answers_as_they_are() {
 async fn streams_are_live_and_resume() {
     let hub = Hub::start();
     let inside = sandbox(&hub.client(), "a").await;
-    let id = start(&inside, &interactive("echo one; read x; echo two; sleep 600")).await;
-    let query = EventQuery { from: None, follow: Some(true) };
+    let id = start(
+        &inside,
+        &interactive("echo one; read x; echo two; sleep 600"),
+    )
+    .await;
+    let query = EventQuery {
+        from: None,
+        follow: Some(true),
+    };
     let mut events = in_time(inside.process_events(&id, query)).await.unwrap();
     let first = in_time(events.next()).await.unwrap().unwrap();
     // It arrives while the process runs.
@@ -71,9 +89,14 @@ async fn streams_are_live_and_resume() {
     };
     assert_eq!(output.data, "one\n");
     drop(events);
-    let query = EventQuery { from: first.id, follow: Some(true) };
+    let query = EventQuery {
+        from: first.id,
+        follow: Some(true),
+    };
     let mut rest = in_time(inside.process_events(&id, query)).await.unwrap();
-    in_time(inside.write_stdin(&id, Some(0), Bytes::from_static(b"x\n"))).await.unwrap();
+    in_time(inside.write_stdin(&id, Some(0), Bytes::from_static(b"x\n")))
+        .await
+        .unwrap();
     let second = in_time(rest.next()).await.unwrap().unwrap();
     assert!(
         matches!(&second.event, OutputStreamEvent::Output(output) if output.data == "two\n"),
@@ -89,8 +112,12 @@ async fn large_bodies_pass_whole_both_ways() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("big").to_str().unwrap().to_owned();
     let query = FileQuery::new(&path);
-    in_time(inside.write_file(&query, &WriteOptions::default(), bytes.clone())).await.unwrap();
-    let read = in_time(inside.read_file(&query, &ReadOptions::default())).await.unwrap();
+    in_time(inside.write_file(&query, &WriteOptions::default(), bytes.clone()))
+        .await
+        .unwrap();
+    let read = in_time(inside.read_file(&query, &ReadOptions::default()))
+        .await
+        .unwrap();
     let read = in_time(read.bytes.read_to_end()).await.unwrap();
     assert_eq!(Sha256::digest(&read), Sha256::digest(&bytes));
 }
@@ -120,7 +147,10 @@ async fn a_client_that_goes_away_takes_its_request_with_it() {
     }
     let left = tokio::task::spawn_blocking(move || wait_until_gone(&mark, Duration::from_secs(15)));
     assert!(left.await.unwrap().is_empty());
-    assert_eq!(get(&hub.client(), "a").await.state, sandshell_client::types::SandboxState::Ready);
+    assert_eq!(
+        get(&hub.client(), "a").await.state,
+        sandshell_client::types::SandboxState::Ready
+    );
 }
 
 #[tokio::test]
@@ -162,7 +192,9 @@ async fn many_streams_are_open_at_once() {
     }
     // All are open at once, and others still get through.
     assert_eq!(exec(&inside, "echo through").await.stdout, "through\n");
-    in_time(inside.write_stdin(&id, Some(0), Bytes::from_static(b"x\n"))).await.unwrap();
+    in_time(inside.write_stdin(&id, Some(0), Bytes::from_static(b"x\n")))
+        .await
+        .unwrap();
     for stream in streams {
         let bytes = in_time(stream.read_to_end()).await.unwrap();
         assert_eq!(&bytes[..], b"up\ndown\n");

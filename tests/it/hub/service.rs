@@ -53,7 +53,10 @@ async fn the_document_has_the_hubs_routes_and_each_sandboxs() {
     ids.dedup();
     assert_eq!(ids.len(), all);
     // As the command prints it.
-    let printed = Command::new(find_binary()).args(["openapi", "--hub"]).output().unwrap();
+    let printed = Command::new(find_binary())
+        .args(["openapi", "--hub"])
+        .output()
+        .unwrap();
     let printed: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
     assert_eq!(printed, document);
 }
@@ -75,7 +78,10 @@ async fn probes_need_no_token_and_figures_do() {
         "sandshell_sandboxes_created_total 1",
         "sandshell_http_requests_total{route=\"/v1/sandboxes/{sandbox}/exec\",method=\"POST\",status=\"200\"} 1",
     ] {
-        assert!(text.lines().any(|found| found == line), "{line}\nnot in\n{text}");
+        assert!(
+            text.lines().any(|found| found == line),
+            "{line}\nnot in\n{text}"
+        );
     }
 }
 
@@ -90,7 +96,10 @@ fn a_public_address_needs_a_token_file() {
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("there is no token file") && text.contains("--token-file"), "{text}");
+    assert!(
+        text.contains("there is no token file") && text.contains("--token-file"),
+        "{text}"
+    );
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
@@ -113,7 +122,10 @@ async fn one_hub_has_a_directory_at_a_time() {
     let inside = sandbox(&hub.client(), "a").await;
     let (status, text) = hub.another();
     assert_eq!(status.code(), Some(125));
-    assert!(text.contains("another hub uses the state directory"), "{text}");
+    assert!(
+        text.contains("another hub uses the state directory"),
+        "{text}"
+    );
     assert_eq!(exec(&inside, "echo fine").await.stdout, "fine\n");
 }
 
@@ -122,7 +134,9 @@ async fn a_stop_leaves_sandboxes_and_destroy_on_exit_does_not() {
     let mut hub = Hub::start();
     let client = hub.client();
     let inside = sandbox(&client, "stays").await;
-    let session = in_time(inside.create_session(&Default::default())).await.unwrap();
+    let session = in_time(inside.create_session(&Default::default()))
+        .await
+        .unwrap();
     assert!(hub.stop().success());
     hub.restart();
     assert_eq!(get(&client, "stays").await.state, SandboxState::Ready);
@@ -153,9 +167,21 @@ async fn tickets_open_streams_of_a_sandbox_for_browsers() {
         let (status, _) = raw_with(&anyone, Method::GET, url, &events, "").await;
         assert_eq!(status, 401, "{url}");
     }
-    let foreign = raw(&client, Method::POST, "/v1/tickets", r#"{"path":"/v1/sandboxes/b/events"}"#).await;
+    let foreign = raw(
+        &client,
+        Method::POST,
+        "/v1/tickets",
+        r#"{"path":"/v1/sandboxes/b/events"}"#,
+    )
+    .await;
     assert_eq!(foreign.0, 404);
-    let (status, problem) = raw(&client, Method::POST, "/v1/tickets", r#"{"path":"/v1/tokens"}"#).await;
+    let (status, problem) = raw(
+        &client,
+        Method::POST,
+        "/v1/tickets",
+        r#"{"path":"/v1/tokens"}"#,
+    )
+    .await;
     assert_eq!((status, &problem["pointer"]), (400, &"/path".into()));
 }
 
@@ -165,7 +191,13 @@ async fn a_unix_socket_needs_no_token() {
     let socket = format!("unix:{}", dir.path().join("hub.sock").display());
     let ready = dir.path().join("ready");
     let mut child = Command::new(find_binary())
-        .args(["serve", "--destroy-on-exit", "--listen", &socket, "--state-dir"])
+        .args([
+            "serve",
+            "--destroy-on-exit",
+            "--listen",
+            &socket,
+            "--state-dir",
+        ])
         .arg(dir.path().join("s"))
         .arg("--ready-file")
         .arg(&ready)

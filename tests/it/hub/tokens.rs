@@ -1,7 +1,7 @@
 //! Who may do what.
 
 use http::Method;
-use sandshell_client::types::{ErrorCode, Scope, TokenRequest, Timestamp};
+use sandshell_client::types::{ErrorCode, Scope, Timestamp, TokenRequest};
 use sandshell_client::{AuditFilter, Client, Page, SandboxFilter};
 use sandshell_testkit::Hub;
 
@@ -28,7 +28,14 @@ async fn a_foreign_token_learns_nothing() {
     let mine = sandbox(&one, "mine").await;
     assert_eq!(exec(&mine, "echo me").await.stdout, "me\n");
     // For the other, it is as if it were not there: the same answer as for an id nobody has.
-    for path in ["", "/exec", "/processes", "/pause", "/files?path=/", "/ports/1/preview"] {
+    for path in [
+        "",
+        "/exec",
+        "/processes",
+        "/pause",
+        "/files?path=/",
+        "/ports/1/preview",
+    ] {
         for method in [Method::GET, Method::POST, Method::DELETE, Method::PATCH] {
             let there = format!("/v1/sandboxes/mine{path}");
             let nowhere = format!("/v1/sandboxes/none{path}");
@@ -37,21 +44,43 @@ async fn a_foreign_token_learns_nothing() {
             was["request_id"] = "".into();
             other["request_id"] = "".into();
             let text = was.to_string().replace("mine", "none");
-            assert_eq!((status, text), (expected, other.to_string()), "{method} {path}");
+            assert_eq!(
+                (status, text),
+                (expected, other.to_string()),
+                "{method} {path}"
+            );
             assert!(status == 404 || status == 405, "{method} {path}: {status}");
         }
     }
-    let listed = in_time(two.sandboxes(&SandboxFilter::default())).await.unwrap();
+    let listed = in_time(two.sandboxes(&SandboxFilter::default()))
+        .await
+        .unwrap();
     assert!(listed.items.is_empty());
     let taken = in_time(two.create_sandbox(&spec_of("mine"))).await;
     assert_eq!(code_of(taken), ErrorCode::IdConflict);
     // The admin may all.
-    assert_eq!(exec(&admin.sandbox(&id_of("mine")), "echo root").await.stdout, "root\n");
-    assert_eq!(in_time(admin.sandboxes(&SandboxFilter::default())).await.unwrap().items.len(), 1);
+    assert_eq!(
+        exec(&admin.sandbox(&id_of("mine")), "echo root")
+            .await
+            .stdout,
+        "root\n"
+    );
+    assert_eq!(
+        in_time(admin.sandboxes(&SandboxFilter::default()))
+            .await
+            .unwrap()
+            .items
+            .len(),
+        1
+    );
     // Tokens, the log and the figures are the admin's.
     for path in ["/v1/tokens", "/v1/audit", "/metrics"] {
         let (status, problem) = raw(&one, Method::GET, path, "").await;
-        assert_eq!((status, &problem["code"]), (403, &"forbidden".into()), "{path}");
+        assert_eq!(
+            (status, &problem["code"]),
+            (403, &"forbidden".into()),
+            "{path}"
+        );
     }
 }
 
@@ -62,15 +91,27 @@ async fn a_token_for_one_sandbox_uses_it_and_does_not_end_it() {
     sandbox(&admin, "a").await;
     sandbox(&admin, "b").await;
     let (_, holder) = token(&hub, &[Scope::Sandbox(id_of("a"))]).await;
-    assert_eq!(exec(&holder.sandbox(&id_of("a")), "echo in").await.stdout, "in\n");
-    in_time(holder.keep_sandbox_alive(&id_of("a"))).await.unwrap();
+    assert_eq!(
+        exec(&holder.sandbox(&id_of("a")), "echo in").await.stdout,
+        "in\n"
+    );
+    in_time(holder.keep_sandbox_alive(&id_of("a")))
+        .await
+        .unwrap();
     let other = in_time(holder.sandbox(&id_of("b")).exec(&exec_of("true"))).await;
     assert_eq!(code_of(other), ErrorCode::SandboxNotFound);
     let ended = in_time(holder.destroy_sandbox(&id_of("a"))).await;
     assert_eq!(code_of(ended), ErrorCode::Forbidden);
     let made = in_time(holder.create_sandbox(&spec_of("c"))).await;
     assert_eq!(code_of(made), ErrorCode::Forbidden);
-    assert_eq!(in_time(holder.sandboxes(&SandboxFilter::default())).await.unwrap().items.len(), 1);
+    assert_eq!(
+        in_time(holder.sandboxes(&SandboxFilter::default()))
+            .await
+            .unwrap()
+            .items
+            .len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -96,7 +137,12 @@ async fn a_revoked_or_expired_token_opens_nothing_also_after_a_restart() {
     let revoked = in_time(hub.client().revoke_token(&id)).await.unwrap();
     assert!(revoked.revoked_at.is_some());
     for _ in 0..2 {
-        for client in [&holder, &brief, &hub.client_with(Some("sk_0")), &hub.client_with(None)] {
+        for client in [
+            &holder,
+            &brief,
+            &hub.client_with(Some("sk_0")),
+            &hub.client_with(None),
+        ] {
             let (status, problem) = raw(client, Method::GET, "/v1/sandboxes", "").await;
             assert_eq!((status, &problem["code"]), (401, &"unauthorized".into()));
         }
@@ -104,12 +150,16 @@ async fn a_revoked_or_expired_token_opens_nothing_also_after_a_restart() {
         hub.restart();
     }
     // What it made stays, and is the admin's to end.
-    in_time(hub.client().destroy_sandbox(&id_of("mine"))).await.unwrap();
+    in_time(hub.client().destroy_sandbox(&id_of("mine")))
+        .await
+        .unwrap();
     let own = in_time(hub.client().revoke_token("tok_admin")).await;
     assert_eq!(code_of(own), ErrorCode::Forbidden);
     let unknown = in_time(hub.client().revoke_token("tok_none")).await;
     assert_eq!(code_of(unknown), ErrorCode::TokenNotFound);
-    let all = in_time(hub.client().tokens(&Page::default())).await.unwrap();
+    let all = in_time(hub.client().tokens(&Page::default()))
+        .await
+        .unwrap();
     assert_eq!(all.items.len(), 3);
 }
 
@@ -133,7 +183,11 @@ async fn secrets_are_in_no_file_but_the_token_file() {
         let mode = path.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0, "{}", path.display());
         let bytes = std::fs::read(&path).unwrap();
-        let holds = |text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+        let holds = |text: &str| {
+            bytes
+                .windows(text.len())
+                .any(|part| part == text.as_bytes())
+        };
         assert!(!holds(&made.token), "{}", path.display());
         let is_token_file = path.file_name().unwrap() == "token";
         assert_eq!(holds(hub.token()), is_token_file, "{}", path.display());
@@ -157,7 +211,9 @@ async fn a_token_has_so_many_sandboxes_and_no_more() {
     assert_eq!(code_of(more), ErrorCode::LimitReached);
     sandbox(&holder, "one").await;
     sandbox(&hub.client(), "two").await;
-    in_time(holder.destroy_sandbox(&id_of("one"))).await.unwrap();
+    in_time(holder.destroy_sandbox(&id_of("one")))
+        .await
+        .unwrap();
     sandbox(&holder, "three").await;
 }
 
@@ -167,9 +223,15 @@ async fn what_was_done_is_in_the_log() {
     let admin = hub.client();
     let (id, holder) = token(&hub, &[Scope::Create]).await;
     sandbox(&holder, "logged").await;
-    in_time(holder.pause_sandbox(&id_of("logged"))).await.unwrap();
-    in_time(holder.resume_sandbox(&id_of("logged"))).await.unwrap();
-    in_time(admin.destroy_sandbox(&id_of("logged"))).await.unwrap();
+    in_time(holder.pause_sandbox(&id_of("logged")))
+        .await
+        .unwrap();
+    in_time(holder.resume_sandbox(&id_of("logged")))
+        .await
+        .unwrap();
+    in_time(admin.destroy_sandbox(&id_of("logged")))
+        .await
+        .unwrap();
     let filter = AuditFilter {
         target: Some("logged".to_owned()),
         ..AuditFilter::default()
@@ -189,12 +251,21 @@ async fn what_was_done_is_in_the_log() {
             ("sandbox.create", id),
         ]
     );
-    assert!(log.iter().all(|entry| entry.request_id.is_some() && entry.outcome == "ok"));
+    assert!(
+        log.iter()
+            .all(|entry| entry.request_id.is_some() && entry.outcome == "ok")
+    );
     let mut paged = Vec::new();
     let mut cursor = None;
     loop {
-        let page = Page { limit: Some(3), cursor };
-        let filter = AuditFilter { page, ..AuditFilter::default() };
+        let page = Page {
+            limit: Some(3),
+            cursor,
+        };
+        let filter = AuditFilter {
+            page,
+            ..AuditFilter::default()
+        };
         let list = in_time(admin.audit(&filter)).await.unwrap();
         paged.extend(list.items);
         cursor = list.next_cursor;
@@ -202,7 +273,10 @@ async fn what_was_done_is_in_the_log() {
             break;
         }
     }
-    let all = in_time(admin.audit(&AuditFilter::default())).await.unwrap().items;
+    let all = in_time(admin.audit(&AuditFilter::default()))
+        .await
+        .unwrap()
+        .items;
     assert_eq!(paged, all);
 }
 
@@ -215,8 +289,15 @@ async fn a_token_may_ask_so_often_and_no_more() {
         async move { raw(&client, Method::GET, "/v1/sandboxes", "").await }
     }))
     .await;
-    let refused: Vec<_> = answers.iter().filter(|(status, _)| *status == 429).collect();
-    assert!(!refused.is_empty() && refused.len() < 60, "{}", refused.len());
+    let refused: Vec<_> = answers
+        .iter()
+        .filter(|(status, _)| *status == 429)
+        .collect();
+    assert!(
+        !refused.is_empty() && refused.len() < 60,
+        "{}",
+        refused.len()
+    );
     assert_eq!(refused[0].1["code"], "limit_reached");
     assert_eq!(raw(&client, Method::GET, "/healthz", "").await.0, 200);
 }

@@ -173,7 +173,10 @@ pub(crate) async fn expose(
 ) -> Result<axum::Json<PortExposure>, ApiError> {
     agent.ports.check(port)?;
     let token = agent.ports.exposed.expose(port)?;
-    let path = match headers.get(OUTSIDE).and_then(|outside| outside.to_str().ok()) {
+    let path = match headers
+        .get(OUTSIDE)
+        .and_then(|outside| outside.to_str().ok())
+    {
         Some(outside) => format!("{outside}/ports/{port}/proxy/"),
         None => format!("/v1/ports/{port}/proxy/"),
     };

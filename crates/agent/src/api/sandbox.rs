@@ -96,7 +96,8 @@ event_union! {
         "terminal_ended" => SandboxEvent, "port_opened" => SandboxEvent,
         "port_closed" => SandboxEvent, "backup_created" => SandboxEvent,
         "backup_restored" => SandboxEvent, "backup_deleted" => SandboxEvent,
-        "oom" => SandboxEvent,
+        "oom" => SandboxEvent, "limit_reached" => SandboxEvent,
+        "network_refused" => SandboxEvent,
         "truncated" => EventsTruncated;
 }
 

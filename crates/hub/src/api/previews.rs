@@ -72,7 +72,10 @@ pub(crate) async fn revoke(
 
 fn check(port: u16) -> Result<(), HubError> {
     if port == 0 {
-        return Err(HubError::invalid("/port", "a port is a number from 1 to 65535"));
+        return Err(HubError::invalid(
+            "/port",
+            "a port is a number from 1 to 65535",
+        ));
     }
     Ok(())
 }

@@ -90,6 +90,41 @@ impl SandboxGroups {
         Ok(groups)
     }
 
+    /// Those that were made earlier under this name.
+    pub fn existing(parent: &Parent, name: &str) -> Self {
+        let found = |above: &Group| above.existing(name).map_err(|errno| errno.to_string());
+        let unified = parent.unified.clone().and_then(|above| {
+            let sandbox = found(&above)?;
+            let below = |name| sandbox.existing(name).map_err(|errno| errno.to_string());
+            let (supervisor, commands) = (below("sup")?, below("c")?);
+            Ok(Unified {
+                init: commands.existing("init").ok(),
+                sandbox,
+                supervisor,
+                commands,
+            })
+        });
+        let seat = |above: &Result<Seat, String>| -> Result<Seat, String> {
+            let above = above.clone()?;
+            let group = match (above.version, &unified) {
+                (Version::V1, _) => found(&above.group)?,
+                (Version::V2, made) => made.as_ref().map_err(Clone::clone)?.commands.clone(),
+            };
+            Ok(Seat {
+                version: above.version,
+                group,
+            })
+        };
+        Self {
+            memory: seat(&parent.memory),
+            cpu: seat(&parent.cpu),
+            pids: seat(&parent.pids),
+            freezer: seat(&parent.freezer),
+            unified,
+            protections: Vec::new(),
+        }
+    }
+
     /// Sets the limits and says what became of each.
     fn limit(&mut self, limits: &SandboxLimits) -> Vec<Protection> {
         let layers = [Layer::MemoryLimit, Layer::CpuLimit, Layer::PidsLimit];

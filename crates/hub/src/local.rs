@@ -1,0 +1,375 @@
+//! Sandboxes on this machine, each in namespaces of its own, made by the launcher.
+//!
+//! ```text
+//! STATE/etc/N            the /etc that sandboxes of this hub are shown
+//! STATE/sandboxes/PLACE  agent.sock, agent.log, agent/
+//! ```
+//!
+//! Owns the launcher and the ends of agents. A sandbox is its agent: it is known by whoever listens on
+//! its socket, which the kernel tells, so nothing need be remembered to find it again.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use sandshell_agent::Settings;
+use sandshell_isolate::host_root;
+use sandshell_isolate::launcher::{Launcher, LauncherError};
+use sandshell_isolate::limits::SandboxLimits;
+use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan as Plan};
+use sandshell_isolate::stage::Outcome;
+use sandshell_sys::{reactor, signal};
+use sandshell_types::{Cpus, Protection, SandboxSpec};
+use tokio::io::{AsyncReadExt as _, Interest};
+use tokio::net::UnixStream;
+
+use crate::backend::{Backend, BackendError, Created, Endpoint, Pending, Place, SandboxPlan};
+
+/// Ids of the host that sandboxes take, far above those of people, and how many each.
+const FIRST_ID: u32 = 0x1000_0000;
+const IDS: u32 = 0x2_0000;
+/// Slots below this have ids of their own.
+const SLOTS: u32 = 0x3000;
+
+/// What a sandbox may use unless its spec says otherwise.
+const MEMORY: u64 = 2 * GIB;
+const PIDS: u64 = 1024;
+const DISK: u64 = GIB;
+const INODES: u64 = 200_000;
+const GIB: u64 = 1024 * 1024 * 1024;
+
+/// The groups of our sandboxes begin so.
+const GROUP: &str = "sandshell-";
+
+pub(crate) struct LocalBackend {
+    sandboxes: PathBuf,
+    etc: PathBuf,
+    ids: IdRule,
+    launcher: Arc<Mutex<Option<Launcher>>>,
+    live: Mutex<HashMap<Place, Arc<OwnedFd>>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum IdRule {
+    /// A range for each.
+    Ranges,
+    /// Our own for all.
+    Own,
+}
+
+impl LocalBackend {
+    /// A backend that keeps what it has below this directory.
+    pub(crate) fn new(state: &Path) -> io::Result<Self> {
+        let sandboxes = state.join("sandboxes");
+        let etcs = state.join("etc");
+        for dir in [&sandboxes, &etcs] {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(dir)?;
+        }
+        // A fresh one each time, for the host may have changed; sandboxes that live still show theirs.
+        let taken = fs::read_dir(&etcs)?.flatten();
+        let last = taken.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
+        let etc = etcs.join((last.max().unwrap_or(0) + 1).to_string());
+        host_root::make_etc(&etc)?;
+        let ids = if rustix::process::geteuid().is_root() {
+            IdRule::Ranges
+        } else {
+            IdRule::Own
+        };
+        Ok(Self {
+            sandboxes,
+            etc,
+            ids,
+            launcher: Arc::default(),
+            live: Mutex::default(),
+        })
+    }
+
+    fn dir(&self, place: &Place) -> PathBuf {
+        self.sandboxes.join(place.as_str())
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<Place, Arc<OwnedFd>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn plan(&self, wanted: &SandboxPlan) -> Result<Plan, BackendError> {
+        let spec = &wanted.spec;
+        let ids = match self.ids {
+            IdRule::Ranges if wanted.slot < SLOTS => Ids::Range(FIRST_ID + wanted.slot * IDS),
+            IdRule::Ranges => {
+                return Err(BackendError::Failed {
+                    action: "find ids for the sandbox",
+                    source: io::Error::other(format!("there are ids for {SLOTS} sandboxes")),
+                });
+            }
+            IdRule::Own => Ids::Own,
+        };
+        let limits = spec.limits.clone().unwrap_or_default();
+        let root = host_root::plan(
+            &self.etc,
+            ids,
+            limits.disk_bytes.unwrap_or(DISK),
+            limits.inodes.unwrap_or(INODES),
+        );
+        Ok(Plan {
+            directory: self.dir(&wanted.place),
+            ids,
+            hostname: hostname(spec, &wanted.place),
+            root,
+            group: group(&wanted.place),
+            limits: group_limits(&limits)?,
+            one_shot: false,
+            agent: settings(spec)?,
+        })
+    }
+
+    /// Asks the launcher, on a thread where that may block. One that is gone is started again.
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl Fn(&Launcher) -> Result<T, LauncherError> + Send + 'static,
+    ) -> Result<T, BackendError> {
+        let held = Arc::clone(&self.launcher);
+        let asked = tokio::task::spawn_blocking(move || {
+            let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(launcher) = &*held {
+                match question(launcher) {
+                    Err(LauncherError::Gone(errno)) => {
+                        tracing::warn!(%errno, "the launcher is gone; starting another");
+                    }
+                    answer => return answer,
+                }
+            }
+            question(held.insert(Launcher::start()?))
+        });
+        let answer = asked.await.map_err(|error| BackendError::Failed {
+            action: "ask the launcher",
+            source: io::Error::other(error),
+        })?;
+        answer.map_err(|error| BackendError::Failed {
+            action: "make the sandbox",
+            source: io::Error::other(error),
+        })
+    }
+
+    async fn start(&self, wanted: &SandboxPlan) -> Result<Created, BackendError> {
+        let plan = self.plan(wanted)?;
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&plan.directory)
+            .map_err(|source| BackendError::Failed {
+                action: "make the directory of the sandbox",
+                source,
+            })?;
+        let launched = self.ask(move |launcher| launcher.launch(&plan)).await?;
+        self.live()
+            .insert(wanted.place.clone(), Arc::new(launched.agent));
+        let protections = outcome(launched.report).await?;
+        Ok(Created { protections })
+    }
+
+    /// The agent of a place: ours, or whoever listens on its socket.
+    async fn find(&self, place: &Place) -> Result<Arc<OwnedFd>, BackendError> {
+        if let Some(agent) = self.live().get(place) {
+            return Ok(Arc::clone(agent));
+        }
+        let dead = || BackendError::Dead("its agent has ended".to_owned());
+        let socket = self.dir(place).join("agent.sock");
+        let connected = UnixStream::connect(&socket).await.map_err(|_| dead())?;
+        let pid = connected.peer_cred().ok().and_then(|peer| peer.pid());
+        let pid = pid.and_then(Pid::from_raw).ok_or_else(dead)?;
+        let agent = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(|_| dead())?;
+        // Whoever listened then listens still, so the pid was not used again meanwhile.
+        UnixStream::connect(&socket).await.map_err(|_| dead())?;
+        let agent = Arc::new(agent);
+        self.live().insert(place.clone(), Arc::clone(&agent));
+        Ok(agent)
+    }
+
+    async fn end(&self, place: &Place) -> Result<(), BackendError> {
+        let name = group(place);
+        if let Ok(agent) = self.find(place).await {
+            // Its end is the end of its namespaces, and so of everything in them. A frozen one dies
+            // when it is thawed, which the removal of its groups does.
+            let _ = signal::send(&*agent, 9);
+            let thawed = name.clone();
+            let _ = self.ask(move |launcher| launcher.thaw(&thawed)).await;
+            exit_of(&agent).await;
+        }
+        self.live().remove(place);
+        self.ask(move |launcher| launcher.remove(&name)).await?;
+        let dir = self.dir(place);
+        let removed = tokio::task::spawn_blocking(move || fs::remove_dir_all(dir)).await;
+        match removed.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(BackendError::Failed {
+                action: "remove the directory of the sandbox",
+                source,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What an earlier hub made and nobody shows any more.
+    fn forget_old_etcs(&self) {
+        let old = self.etc.parent().map(fs::read_dir);
+        for entry in old.into_iter().flatten().flatten().flatten() {
+            if entry.path() != self.etc
+                && let Err(error) = fs::remove_dir_all(entry.path())
+            {
+                tracing::warn!(%error, "an old /etc of sandboxes stays");
+            }
+        }
+    }
+}
+
+impl Backend for LocalBackend {
+    fn create<'a>(&'a self, plan: &'a SandboxPlan) -> Pending<'a, Result<Created, BackendError>> {
+        Box::pin(async move {
+            let made = self.start(plan).await;
+            if made.is_err()
+                && let Err(error) = self.end(&plan.place).await
+            {
+                tracing::warn!(%error, "a sandbox that was not made is not wholly removed");
+            }
+            made
+        })
+    }
+
+    fn adopt<'a>(&'a self, place: &'a Place) -> Pending<'a, Result<(), BackendError>> {
+        Box::pin(async move { self.find(place).await.map(drop) })
+    }
+
+    fn endpoint(&self, place: &Place) -> Endpoint {
+        Endpoint::Unix(self.dir(place).join("agent.sock"))
+    }
+
+    fn ended(&self, place: &Place) -> Pending<'static, String> {
+        let agent = self.live().get(place).cloned();
+        Box::pin(async move {
+            if let Some(agent) = agent {
+                exit_of(&agent).await;
+            }
+            "its agent ended by itself".to_owned()
+        })
+    }
+
+    fn pause<'a>(&'a self, place: &'a Place) -> Pending<'a, Result<(), BackendError>> {
+        let name = group(place);
+        Box::pin(self.ask(move |launcher| launcher.freeze(&name)))
+    }
+
+    fn resume<'a>(&'a self, place: &'a Place) -> Pending<'a, Result<(), BackendError>> {
+        let name = group(place);
+        Box::pin(self.ask(move |launcher| launcher.thaw(&name)))
+    }
+
+    fn destroy<'a>(&'a self, place: &'a Place) -> Pending<'a, Result<(), BackendError>> {
+        Box::pin(self.end(place))
+    }
+
+    fn sweep<'a>(&'a self, known: &'a HashSet<Place>) -> Pending<'a, Result<(), BackendError>> {
+        Box::pin(async move {
+            let found = fs::read_dir(&self.sandboxes).map_err(|source| BackendError::Failed {
+                action: "list the directories of sandboxes",
+                source,
+            })?;
+            for entry in found.flatten() {
+                if let Some(place) = entry.file_name().to_str().and_then(Place::read)
+                    && !known.contains(&place)
+                {
+                    tracing::info!(%place, "removing what is left of a sandbox");
+                    self.end(&place).await?;
+                }
+            }
+            if known.is_empty() {
+                self.forget_old_etcs();
+            }
+            Ok(())
+        })
+    }
+}
+
+fn group(place: &Place) -> String {
+    format!("{GROUP}{place}")
+}
+
+/// The name people gave it, or its place.
+fn hostname(spec: &SandboxSpec, place: &Place) -> String {
+    spec.id
+        .as_ref()
+        .map_or_else(|| place.to_string(), ToString::to_string)
+}
+
+fn settings(spec: &SandboxSpec) -> Result<serde_json::Value, BackendError> {
+    let settings = Settings {
+        cwd: Some(PathBuf::from(spec.cwd.as_deref().unwrap_or("/workspace"))),
+        user: Some(spec.user.as_deref().unwrap_or(SANDBOX_USER).to_owned()),
+        env: spec.env.clone(),
+        log_bytes: None,
+    };
+    serde_json::to_value(settings).map_err(|error| BackendError::Failed {
+        action: "write the settings of the agent",
+        source: error.into(),
+    })
+}
+
+fn group_limits(limits: &sandshell_types::SandboxLimits) -> Result<SandboxLimits, BackendError> {
+    let invalid = |pointer: String, detail: String| BackendError::Invalid { pointer, detail };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let cpus = limits.cpus.unwrap_or(processors as f64);
+    let cpus = Cpus::new(cpus).ok_or_else(|| {
+        let detail = "a share of the processors is at least 0.01".to_owned();
+        invalid("/limits/cpus".to_owned(), detail)
+    })?;
+    let wanted = SandboxLimits {
+        memory_bytes: Some(limits.memory_bytes.unwrap_or(MEMORY)),
+        cpus: Some(cpus),
+        pids: Some(limits.pids.unwrap_or(PIDS)),
+    };
+    wanted.check().map_err(|error| {
+        let pointer = error
+            .limit()
+            .map_or_else(|| "/limits".to_owned(), |field| format!("/limits/{field}"));
+        invalid(pointer, error.to_string())
+    })?;
+    Ok(wanted)
+}
+
+/// Waits for what becomes of a sandbox that is being made.
+async fn outcome(report: OwnedFd) -> Result<Vec<Protection>, BackendError> {
+    let died = |source| BackendError::Failed {
+        action: "make the sandbox",
+        source,
+    };
+    let mut report = tokio::net::unix::pipe::Receiver::from_owned_fd(report).map_err(died)?;
+    let mut text = Vec::new();
+    report.read_to_end(&mut text).await.map_err(died)?;
+    match serde_json::from_slice(&text) {
+        Ok(Outcome::Ready(protections)) => Ok(protections),
+        Ok(Outcome::Failed(step)) => Err(died(io::Error::other(step))),
+        Err(_) => Err(BackendError::Dead(
+            "its agent ended at its start; see agent.log in its directory".to_owned(),
+        )),
+    }
+}
+
+/// Resolves when the process of a pidfd has ended.
+async fn exit_of(pidfd: &OwnedFd) {
+    let watched = pidfd
+        .try_clone()
+        .and_then(|fd| reactor::watch(fd, Interest::READABLE));
+    match watched {
+        Ok(watched) => drop(watched.readable().await),
+        Err(error) => {
+            tracing::error!(%error, "the end of a process cannot be waited for");
+            std::future::pending::<()>().await;
+        }
+    }
+}
