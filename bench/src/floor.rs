@@ -130,6 +130,7 @@ impl Program {
             rlimits: &[],
             namespaces: 0,
             cgroup: None,
+            join: &[],
             avoid_clone3: false,
             controlling_terminal: false,
         };

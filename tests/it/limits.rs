@@ -221,6 +221,11 @@ impl Cage {
 
 impl Drop for Cage {
     fn drop(&mut self) {
+        // Init ends after the agent.
+        let members = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
+        for pid in members.lines().filter_map(|line| line.parse().ok()) {
+            let _ = wait_for_exit_of(pid, DEADLINE);
+        }
         for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
             let _ = fs::remove_dir(entry.path());
         }

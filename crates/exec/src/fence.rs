@@ -200,7 +200,7 @@ impl Fence {
         if let (Some(cpus), Some(most)) = (limits.cpus, self.most_cpu)
             && cpus.millis() > most
         {
-            limits.cpus = Cpus::new(most as f64 / 1000.0);
+            limits.cpus = Cpus::from_millis(most);
         }
         let seats = [&self.memory, &self.cpu, &self.pids];
         for (seat, (limit, value)) in seats.into_iter().zip(wanted(&limits)) {

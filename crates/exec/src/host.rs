@@ -405,14 +405,14 @@ pub(crate) fn change_rlimits(limits: &Limits, trees: &[Arc<Live>]) -> Result<(),
     ];
     // Twice, for what was born while the others were told.
     for _ in 0..2 {
-        for (name, resource, value) in changes.clone() {
+        for (name, resource, value) in changes {
             let Some(value) = value else { continue };
             let limit = Rlimit {
                 current: Some(value),
                 maximum: Some(value),
             };
             for pid in trees.iter().flat_map(|live| live.tree.alive()) {
-                match prlimit(Pid::from_raw(pid), resource, limit.clone()) {
+                match prlimit(Pid::from_raw(pid), resource, limit) {
                     Ok(_) | Err(Errno::SRCH) => {}
                     Err(errno) => {
                         return Err(ExecError::LimitUnavailable {

@@ -41,7 +41,7 @@ pub(crate) fn figures(nursery: &Nursery, init: Option<i32>, warden: Option<i32>)
                 .as_ref()
                 .ok()
                 .and_then(Seat::cpu_limit)
-                .and_then(|millis| Cpus::new(millis as f64 / 1000.0)),
+                .and_then(Cpus::from_millis),
             ..cpu(nursery, members.as_deref(), init)
         },
         memory: memory(nursery, members.as_deref()),

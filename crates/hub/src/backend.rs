@@ -107,7 +107,11 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Takes over a sandbox that an earlier hub made. [`BackendError::Dead`] tells that there is
     /// nothing to take over, and why.
-    fn adopt<'a>(&'a self, place: &'a Place) -> Pending<'a, Result<(), BackendError>>;
+    fn adopt<'a>(
+        &'a self,
+        place: &'a Place,
+        spec: &'a SandboxSpec,
+    ) -> Pending<'a, Result<(), BackendError>>;
 
     /// How its agent is reached.
     fn endpoint(&self, place: &Place) -> Endpoint;

@@ -24,11 +24,12 @@ use sandshell_isolate::limits::SandboxLimits;
 use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan as Plan};
 use sandshell_isolate::stage::Outcome;
 use sandshell_sys::{reactor, signal};
-use sandshell_types::{Cpus, Protection, SandboxSpec};
+use sandshell_types::{Cpus, NetworkMode, NetworkSpec, Protection, SandboxSpec};
 use tokio::io::{AsyncReadExt as _, Interest};
 use tokio::net::UnixStream;
 
 use crate::backend::{Backend, BackendError, Created, Endpoint, Pending, Place, SandboxPlan};
+use crate::egress::{Authority, Egress, EgressConfig, Outside, Policy};
 
 /// Ids of the host that sandboxes take, far above those of people, and how many each.
 const FIRST_ID: u32 = 0x1000_0000;
@@ -43,6 +44,19 @@ const DISK: u64 = GIB;
 const INODES: u64 = 200_000;
 const GIB: u64 = 1024 * 1024 * 1024;
 
+/// Where a sandbox finds the certificates to trust, when a proxy speaks for some of its hosts.
+const BUNDLE: &str = "etc/ssl/sandshell.pem";
+
+/// Where systems keep those that they trust themselves.
+const SYSTEM_ROOTS: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];
+
+/// Whether there is a way outside, and the certificates to trust on it.
+type WayOut = Option<Option<String>>;
+
 /// The groups of our sandboxes begin so.
 const GROUP: &str = "sandshell-";
 
@@ -52,6 +66,9 @@ pub(crate) struct LocalBackend {
     ids: IdRule,
     launcher: Arc<Mutex<Option<Launcher>>>,
     live: Mutex<HashMap<Place, Arc<OwnedFd>>>,
+    /// The proxies of those that reach outside.
+    ways_out: Mutex<HashMap<Place, Egress>>,
+    outside: Arc<Outside>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +106,8 @@ impl LocalBackend {
             ids,
             launcher: Arc::default(),
             live: Mutex::default(),
+            ways_out: Mutex::default(),
+            outside: Arc::new(Outside::new().map_err(io::Error::other)?),
         })
     }
 
@@ -100,7 +119,60 @@ impl LocalBackend {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn plan(&self, wanted: &SandboxPlan) -> Result<Plan, BackendError> {
+    /// Opens the way outside that a spec asks for. Says whether there is one, and the certificates that
+    /// programs must trust where it speaks for a host.
+    fn open_way_out(&self, place: &Place, spec: &SandboxSpec) -> Result<WayOut, BackendError> {
+        let none = NetworkSpec {
+            mode: NetworkMode::None,
+            allow: Vec::new(),
+        };
+        let network = spec.network.as_ref().unwrap_or(&none);
+        let policy =
+            Policy::parse(network, &spec.secrets).map_err(|error| BackendError::Invalid {
+                detail: error.to_string(),
+                pointer: error.pointer,
+            })?;
+        if network.mode == NetworkMode::None {
+            return Ok(None);
+        }
+        let failed = |source| BackendError::Failed {
+            action: "open the way outside",
+            source,
+        };
+        let dir = self.dir(place);
+        let authority = policy
+            .has_secrets()
+            .then(|| Authority::load_or_generate(&dir.join("authority.pem")))
+            .transpose()
+            .map_err(|error| failed(io::Error::other(error)))?;
+        let bundle = authority.as_ref().map(|authority| {
+            let roots = SYSTEM_ROOTS
+                .iter()
+                .find_map(|path| fs::read_to_string(path).ok());
+            authority.bundle(&roots.unwrap_or_default())
+        });
+        let state = dir.join("agent");
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&state)
+            .map_err(failed)?;
+        let config = EgressConfig {
+            sandbox: place.to_string(),
+            policy,
+            authority,
+            outside: Arc::clone(&self.outside),
+        };
+        let egress = Egress::start(&state, config).map_err(failed)?;
+        self.ways_out().insert(place.clone(), egress);
+        Ok(Some(bundle))
+    }
+
+    fn ways_out(&self) -> MutexGuard<'_, HashMap<Place, Egress>> {
+        self.ways_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn plan(&self, wanted: &SandboxPlan, way_out: WayOut) -> Result<Plan, BackendError> {
         let spec = &wanted.spec;
         let ids = match self.ids {
             IdRule::Ranges if wanted.slot < SLOTS => Ids::Range(FIRST_ID + wanted.slot * IDS),
@@ -113,12 +185,24 @@ impl LocalBackend {
             IdRule::Own => Ids::Own,
         };
         let limits = spec.limits.clone().unwrap_or_default();
-        let root = host_root::plan(
+        let mut root = host_root::plan(
             &self.etc,
             ids,
             limits.disk_bytes.unwrap_or(DISK),
             limits.inodes.unwrap_or(INODES),
         );
+        let mut settings = settings(spec);
+        if let Some(way_out) = way_out {
+            settings.egress = true;
+            if let Some(bundle) = way_out {
+                let path = format!("/{BUNDLE}");
+                let found = Authority::environment(&path);
+                let found = found.map(|(name, value)| (name.to_owned(), value));
+                // What was asked for wins over what we know.
+                settings.env = found.chain(settings.env).collect();
+                root.files.push((BUNDLE.to_owned(), bundle));
+            }
+        }
         Ok(Plan {
             directory: self.dir(&wanted.place),
             ids,
@@ -127,7 +211,10 @@ impl LocalBackend {
             group: group(&wanted.place),
             limits: group_limits(&limits)?,
             one_shot: false,
-            agent: settings(spec)?,
+            agent: serde_json::to_value(settings).map_err(|error| BackendError::Failed {
+                action: "write the settings of the agent",
+                source: error.into(),
+            })?,
         })
     }
 
@@ -160,14 +247,15 @@ impl LocalBackend {
     }
 
     async fn start(&self, wanted: &SandboxPlan) -> Result<Created, BackendError> {
-        let plan = self.plan(wanted)?;
         fs::DirBuilder::new()
             .mode(0o700)
-            .create(&plan.directory)
+            .create(self.dir(&wanted.place))
             .map_err(|source| BackendError::Failed {
                 action: "make the directory of the sandbox",
                 source,
             })?;
+        let way_out = self.open_way_out(&wanted.place, &wanted.spec)?;
+        let plan = self.plan(wanted, way_out)?;
         let launched = self.ask(move |launcher| launcher.launch(&plan)).await?;
         self.live()
             .insert(wanted.place.clone(), Arc::new(launched.agent));
@@ -204,6 +292,10 @@ impl LocalBackend {
             exit_of(&agent).await;
         }
         self.live().remove(place);
+        let way_out = self.ways_out().remove(place);
+        if let Some(way_out) = way_out {
+            way_out.close().await;
+        }
         self.ask(move |launcher| launcher.remove(&name)).await?;
         let dir = self.dir(place);
         let removed = tokio::task::spawn_blocking(move || fs::remove_dir_all(dir)).await;
@@ -242,8 +334,15 @@ impl Backend for LocalBackend {
         })
     }
 
-    fn adopt<'a>(&'a self, place: &'a Place) -> Pending<'a, Result<(), BackendError>> {
-        Box::pin(async move { self.find(place).await.map(drop) })
+    fn adopt<'a>(
+        &'a self,
+        place: &'a Place,
+        spec: &'a SandboxSpec,
+    ) -> Pending<'a, Result<(), BackendError>> {
+        Box::pin(async move {
+            self.find(place).await?;
+            self.open_way_out(place, spec).map(drop)
+        })
     }
 
     fn endpoint(&self, place: &Place) -> Endpoint {
@@ -307,17 +406,14 @@ fn hostname(spec: &SandboxSpec, place: &Place) -> String {
         .map_or_else(|| place.to_string(), ToString::to_string)
 }
 
-fn settings(spec: &SandboxSpec) -> Result<serde_json::Value, BackendError> {
-    let settings = Settings {
+fn settings(spec: &SandboxSpec) -> Settings {
+    Settings {
         cwd: Some(PathBuf::from(spec.cwd.as_deref().unwrap_or("/workspace"))),
         user: Some(spec.user.as_deref().unwrap_or(SANDBOX_USER).to_owned()),
         env: spec.env.clone(),
         log_bytes: None,
-    };
-    serde_json::to_value(settings).map_err(|error| BackendError::Failed {
-        action: "write the settings of the agent",
-        source: error.into(),
-    })
+        egress: false,
+    }
 }
 
 fn group_limits(limits: &sandshell_types::SandboxLimits) -> Result<SandboxLimits, BackendError> {

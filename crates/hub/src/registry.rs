@@ -386,7 +386,7 @@ impl Registry {
 
     /// Takes over one; the error is why it is dead.
     async fn take_over(&self, stored: &Stored) -> Result<(), String> {
-        let adopted = self.backend.adopt(&stored.place).await;
+        let adopted = self.backend.adopt(&stored.place, &stored.record.spec).await;
         adopted.map_err(|error| error.to_string())?;
         let settled = match stored.record.state {
             // Written down before it was done, perhaps by a hub that died in between.

@@ -25,6 +25,7 @@ pub(crate) mod policy;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sandshell_types::{SandboxId, SandboxPatch, SandboxRecord, SandboxState};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -87,6 +88,9 @@ pub(crate) struct Shared {
     commands: mpsc::Sender<Command>,
     activity: Arc<Activity>,
     upstream: Upstream,
+    /// Whether requests are let in. Closed before a freeze begins and opened after a waking, so that
+    /// nobody is let in while the one or the other is under way.
+    open: AtomicBool,
 }
 
 impl Sandbox {
@@ -105,6 +109,7 @@ impl Sandbox {
             commands,
             activity: Activity::new(),
             upstream: Upstream::new(registry.backend().endpoint(&stored.place)),
+            open: AtomicBool::new(!is_frozen(stored.record.state)),
         });
         let owner = Owner::new(
             Arc::clone(registry),
@@ -181,13 +186,14 @@ impl Sandbox {
 
     /// Lets a request in, waking the sandbox if it sleeps. It counts until the guard is dropped.
     pub(crate) async fn enter(&self) -> Result<InUse, HubError> {
-        // Counted before the state is looked at: the owner looks the other way round.
+        // Counted before the door is looked at: the owner closes it before it looks at the count.
         let guard = self.0.activity.enter();
         loop {
-            let state = self.state();
-            match state {
-                SandboxState::Ready => return Ok(guard),
-                SandboxState::Asleep => self.ask(Wish::Wake, By::default()).await?,
+            match self.state() {
+                SandboxState::Ready if self.0.open.load(Ordering::SeqCst) => return Ok(guard),
+                SandboxState::Ready | SandboxState::Asleep => {
+                    self.ask(Wish::Wake, By::default()).await?;
+                }
                 SandboxState::Creating => drop(self.made().await?),
                 SandboxState::Paused => return Err(HubError::SandboxPaused(self.id().clone())),
                 SandboxState::Destroying | SandboxState::Gone | SandboxState::Failed => {
@@ -249,6 +255,10 @@ impl Sandbox {
                 .unwrap_or_else(|| "it is being destroyed".to_owned()),
         }
     }
+}
+
+fn is_frozen(state: SandboxState) -> bool {
+    matches!(state, SandboxState::Paused | SandboxState::Asleep)
 }
 
 /// A record without what nobody is to see.

@@ -178,11 +178,7 @@ impl Tokens {
             sandshell_agent::TokenError::Random(error) => HubError::Random(error),
             other => HubError::invalid("", other.to_string()),
         })?;
-        if self.read(HashMap::len) >= MOST {
-            return Err(HubError::Quota {
-                detail: format!("there are {MOST} tokens already"),
-            });
-        }
+        let mut changes = self.make_room()?;
         let id = format!("tok_{}", crate::hex(&random));
         let made = StoredToken {
             record: TokenRecord {
@@ -194,7 +190,7 @@ impl Tokens {
             hash: digest(secret.reveal()),
         };
         let entry = audit::entry("token.create", by, &id);
-        let changes = vec![Change::PutToken(made.clone()), Change::Audit(entry)];
+        changes.extend([Change::PutToken(made.clone()), Change::Audit(entry)]);
         self.store.apply(changes).await?;
         let created = TokenCreated {
             record: made.record.clone(),
@@ -242,6 +238,21 @@ impl Tokens {
             self.read(|all| all.values().map(|token| token.record.clone()).collect());
         records.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
         records
+    }
+
+    /// Forgets the oldest of those that open nothing any more when there are too many.
+    fn make_room(&self) -> Result<Vec<Change>, HubError> {
+        let mut by_hash = self.by_hash.write().unwrap_or_else(PoisonError::into_inner);
+        if by_hash.len() < MOST {
+            return Ok(Vec::new());
+        }
+        let over = by_hash.values().filter(|token| !token.is_valid());
+        let oldest = over.min_by_key(|token| token.record.created_at).cloned();
+        let oldest = oldest.ok_or_else(|| HubError::Quota {
+            detail: format!("there are {MOST} tokens already"),
+        })?;
+        by_hash.remove(&oldest.hash);
+        Ok(vec![Change::ForgetToken(oldest.id().to_owned())])
     }
 
     fn get(&self, hash: &[u8; 32]) -> Option<Arc<Token>> {

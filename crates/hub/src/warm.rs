@@ -104,10 +104,50 @@ pub(crate) async fn keep(registry: Arc<Registry>, shutdown: CancellationToken) {
         };
         tokio::select! {
             () = next => {}
+            dead = death(&registry) => bury(&registry, &dead).await,
             () = shutdown.cancelled() => {}
         }
     }
     clear(&registry).await;
+}
+
+/// Resolves with the place of a sandbox that died while it waited.
+async fn death(registry: &Registry) -> Place {
+    let waiting: Vec<Place> = {
+        let waiting = registry.warm().waiting();
+        waiting.iter().map(|one| one.place.clone()).collect()
+    };
+    if waiting.is_empty() {
+        return std::future::pending().await;
+    }
+    let ends = waiting.into_iter().map(|place| {
+        let ended = registry.backend().ended(&place);
+        Box::pin(async move {
+            ended.await;
+            place
+        })
+    });
+    futures_util::future::select_all(ends).await.0
+}
+
+/// Removes one that died, unless it was taken meanwhile: then its owner does.
+async fn bury(registry: &Registry, dead: &Place) {
+    let found = {
+        let mut waiting = registry.warm().waiting();
+        let at = waiting.iter().position(|one| one.place == *dead);
+        at.and_then(|at| waiting.remove(at))
+    };
+    if let Some(found) = found {
+        tracing::warn!(place = %dead, "a warm sandbox died");
+        remove(registry, &found).await;
+    }
+}
+
+async fn remove(registry: &Registry, waiting: &Waiting) {
+    match registry.backend().destroy(&waiting.place).await {
+        Ok(()) => registry.free_slot(waiting.slot),
+        Err(error) => tracing::warn!(%error, "a warm sandbox is not wholly removed"),
+    }
 }
 
 async fn make(registry: &Registry) -> Result<Waiting, HubError> {
@@ -137,9 +177,7 @@ async fn clear(registry: &Registry) {
         let Some(waiting) = registry.warm().waiting().pop_front() else {
             return;
         };
-        if let Err(error) = registry.backend().destroy(&waiting.place).await {
-            tracing::warn!(%error, "a warm sandbox is not wholly removed");
-        }
+        remove(registry, &waiting).await;
     }
 }
 

@@ -130,6 +130,7 @@ pub fn plan(etc: &Path, ids: Ids, size_bytes: u64, inodes: u64) -> RootPlan {
     RootPlan {
         shown,
         links,
+        files: Vec::new(),
         size_bytes,
         inodes,
     }

@@ -22,7 +22,7 @@ use sandshell_sys::{procfs, signal};
 use crate::harden::Hardened;
 use crate::keeper::{Keepers, Lost};
 use crate::plan::SANDBOX_UID;
-use crate::private::Privates;
+use crate::private::{Home, Privates};
 use crate::protocol::{Event, Exit, MAX_INLINE, ReceiveError, SpawnRequest};
 
 /// The descriptor of the agent's socket in init.
@@ -104,6 +104,33 @@ pub(crate) fn serve(
     }
     .serve(&signals);
     end_everything(options);
+    Ok(())
+}
+
+/// Runs the warden of an isolated sandbox until the agent is gone. To be called in a fork of whoever
+/// made init's namespaces, with the same user and all its rights, in the agent's PID namespace.
+pub fn run_warden(socket: &OwnedFd, home: Home) -> Result<(), InitError> {
+    let setup = |step| move |errno| InitError::Setup { step, errno };
+    signal::default_all();
+    let signals = signal::block_all_and_watch(WATCHED).map_err(setup("signalfd"))?;
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+        .map_err(setup("non-dumpable"))?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    let privates = Privates::of(home).map_err(setup("the commands' mounts"))?;
+    let ready = Event::Ready {
+        root: None,
+        protections: Vec::new(),
+    };
+    ready.send(socket).map_err(setup("ready message"))?;
+    let mut warden = Init {
+        socket,
+        manner: Manner::default(),
+        programs: HashMap::new(),
+        keepers: Keepers::default(),
+        privates,
+    };
+    warden.serve(&signals);
+    warden.privates.kill();
     Ok(())
 }
 

@@ -34,7 +34,7 @@ pub mod launch;
 pub mod launcher;
 pub mod limits;
 pub mod plan;
-mod private;
+pub mod private;
 pub mod probe;
 pub mod protocol;
 mod rootfs;

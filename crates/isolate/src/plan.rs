@@ -54,6 +54,8 @@ pub struct RootPlan {
     pub shown: Vec<Shown>,
     /// Symbolic links in the root: name, target.
     pub links: Vec<(String, String)>,
+    /// Files of this sandbox alone: place without a leading slash, content. All may read them.
+    pub files: Vec<(String, String)>,
     /// Most bytes that can be written.
     pub size_bytes: u64,
     /// Most files that can be made.

@@ -21,17 +21,74 @@ use rustix::io::Errno;
 use rustix::process::{
     PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, set_parent_process_death_signal,
 };
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sandshell_sys::fork::fork_private;
+use sandshell_sys::signal;
 use sandshell_sys::spawn::{SpawnError, Spawned, Stage};
 
 use crate::init::{Manner, mount_own_proc, reap_one, send, spawn_request};
 use crate::protocol::{Event, Exit, SpawnRequest};
 
-/// Init's private trees: the request's number and the reaper, by the reaper's pid.
+/// What surrounds the commands of an isolated sandbox, for a warden that stands outside: a private
+/// program is to have the same but for its processes. Init itself cannot make private trees there: it
+/// has given up its rights over the namespaces it made, and may not mount a /proc.
+#[derive(Debug)]
+pub struct Home {
+    /// Init's mount namespace.
+    pub mounts: OwnedFd,
+    /// Init's cgroup namespace, where it has one.
+    pub groups: Option<OwnedFd>,
+    /// Init's user namespace.
+    pub users: OwnedFd,
+    /// Covers what must not be seen in a fresh /proc. Called with the rights to mount.
+    pub mask_proc: fn() -> Result<(), Errno>,
+    /// Gives up what init has given up: filters and capabilities. Called last.
+    pub settle: fn() -> Result<(), Errno>,
+}
+
+impl Home {
+    /// Goes where the commands' files are; what is forked afterwards has a copy of their mounts.
+    fn enter(&self) -> Result<(), Errno> {
+        move_into_link_name_space(self.mounts.as_fd(), Some(LinkNameSpaceType::Mount))
+    }
+
+    /// Becomes what init is to its commands. Nothing leads back.
+    fn move_in(&self) -> Result<(), Errno> {
+        (self.mask_proc)()?;
+        if let Some(groups) = &self.groups {
+            let kind = Some(LinkNameSpaceType::ControlGroup);
+            move_into_link_name_space(groups.as_fd(), kind)?;
+        }
+        move_into_link_name_space(self.users.as_fd(), Some(LinkNameSpaceType::User))?;
+        (self.settle)()
+    }
+}
+
+/// The private trees of an init or warden.
 #[derive(Debug, Default)]
-pub(crate) struct Privates(HashMap<i32, (u64, OwnedFd)>);
+pub(crate) struct Privates {
+    /// The request's number and the reaper, by the reaper's pid.
+    reapers: HashMap<i32, (u64, OwnedFd)>,
+    home: Option<Home>,
+}
 
 impl Privates {
+    /// For a warden outside of this home.
+    pub(crate) fn of(home: Home) -> Result<Self, Errno> {
+        home.enter()?;
+        Ok(Self {
+            reapers: HashMap::new(),
+            home: Some(home),
+        })
+    }
+
+    /// Ends all of them.
+    pub(crate) fn kill(&self) {
+        for (_, reaper) in self.reapers.values() {
+            let _ = signal::send(reaper, 9);
+        }
+    }
+
     /// Forks a reaper that starts the program and reports for it.
     pub(crate) fn start(
         &mut self,
@@ -41,23 +98,23 @@ impl Privates {
         manner: Manner<'_>,
     ) -> Result<(), Errno> {
         let group = fds.last().filter(|_| request.flags.into_cgroup);
-        let Some(Spawned { pid, pidfd }) = fork_private(group.map(|fd| fd.as_fd()), false)? else {
-            serve(socket, request, fds, manner);
+        let Some(Spawned { pid, pidfd }) = fork_private(group.map(|fd| fd.as_fd()))? else {
+            serve(socket, request, fds, self.home.as_ref(), manner);
             std::process::exit(0);
         };
-        self.0.insert(pid, (request.id, pidfd));
+        self.reapers.insert(pid, (request.id, pidfd));
         Ok(())
     }
 
     /// Whether this child of init is a reaper.
     pub(crate) fn contains(&self, pid: i32) -> bool {
-        self.0.contains_key(&pid)
+        self.reapers.contains_key(&pid)
     }
 
     /// A child of init was reaped. Says what to tell of a reaper that was killed; one that ended by
     /// itself has told everything.
     pub(crate) fn reaped(&mut self, pid: i32, exit: Exit) -> Option<[Event; 2]> {
-        let (id, pidfd) = self.0.remove(&pid)?;
+        let (id, pidfd) = self.reapers.remove(&pid)?;
         if exit == Exit::Code(0) {
             return None;
         }
@@ -76,9 +133,15 @@ impl Privates {
     }
 }
 
-fn serve(socket: &OwnedFd, request: &SpawnRequest, fds: Vec<OwnedFd>, manner: Manner<'_>) {
+fn serve(
+    socket: &OwnedFd,
+    request: &SpawnRequest,
+    fds: Vec<OwnedFd>,
+    home: Option<&Home>,
+    manner: Manner<'_>,
+) {
     let id = request.id;
-    let started = start(request, &fds, manner);
+    let started = start(request, &fds, home, manner);
     // The program's pipes must have no other holder, or their end would never be seen.
     drop(fds);
     let (reaper, program) = match started {
@@ -108,6 +171,7 @@ fn serve(socket: &OwnedFd, request: &SpawnRequest, fds: Vec<OwnedFd>, manner: Ma
 fn start(
     request: &SpawnRequest,
     fds: &[OwnedFd],
+    home: Option<&Home>,
     manner: Manner<'_>,
 ) -> Result<(OwnedFd, Spawned), SpawnError> {
     let at = |stage| move |errno| SpawnError { stage, errno };
@@ -115,8 +179,15 @@ fn start(
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(at(Stage::Private))?;
     mount_own_proc().map_err(at(Stage::Private))?;
     let reaper = pidfd_open(getpid(), PidfdFlags::empty()).map_err(at(Stage::Private))?;
+    if let Some(home) = home {
+        home.move_in().map_err(at(Stage::Private))?;
+    }
     // Born in its group already.
     let mut program = request.clone();
     program.flags.into_cgroup = false;
     Ok((reaper, spawn_request(&program, fds, manner)?))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests;

@@ -120,6 +120,9 @@ pub(crate) fn enter(plan: &RootPlan, ids: Ids, trees: &[OwnedFd]) -> Result<(), 
             Err(errno) => return Err(Step::at("a link in the root")(errno)),
         }
     }
+    for (name, content) in &plan.files {
+        write_file(name, content).map_err(Step::at("a file of the root"))?;
+    }
     make_devices(&nodes).map_err(Step::at("/dev"))?;
     make_proc().map_err(Step::at("/proc"))?;
     rustix::process::chdir("s").map_err(Step::at("the root"))?;
@@ -238,6 +241,16 @@ fn make_devices(nodes: &[OwnedFd]) -> Result<(), Errno> {
     };
     let terminals = mounts::fresh(c"devpts", &options, limits)?;
     mounts::attach(terminals, CWD, "s/dev/pts")
+}
+
+fn write_file(name: &str, content: &str) -> Result<(), Errno> {
+    let failed = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    if let Some((parent, _)) = name.rsplit_once('/') {
+        make_parents(parent)?;
+    }
+    let path = format!("s/{name}");
+    std::fs::write(&path, content).map_err(failed)?;
+    chmod(path, Mode::from_raw_mode(0o644))
 }
 
 fn make_file(path: &str) -> Result<(), Errno> {

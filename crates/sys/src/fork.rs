@@ -7,8 +7,7 @@ use rustix::io::Errno;
 use crate::spawn::{CLONE_INTO_CGROUP, CloneArgs, Spawned};
 
 /// Splits this single-threaded process in two; the child, which gets `None`, is PID 1 of a PID
-/// namespace, has a mount namespace of its own, and is born in this cgroup. As a sibling it is a child
-/// of this process's parent, which then has to reap it.
+/// namespace, has a mount namespace of its own, and is born in this cgroup.
 ///
 /// Only for a process with one thread and no runtime: what another thread held would stay held in the
 /// child.
@@ -16,20 +15,12 @@ use crate::spawn::{CLONE_INTO_CGROUP, CloneArgs, Spawned};
     unsafe_code,
     reason = "no wrapper forks into namespaces and a cgroup at once"
 )]
-pub fn fork_private(
-    group: Option<BorrowedFd<'_>>,
-    as_sibling: bool,
-) -> Result<Option<Spawned>, Errno> {
+pub fn fork_private(group: Option<BorrowedFd<'_>>) -> Result<Option<Spawned>, Errno> {
     let mut pidfd: RawFd = -1;
-    let mut flags = libc::CLONE_PIDFD | libc::CLONE_NEWPID | libc::CLONE_NEWNS;
-    if as_sibling {
-        flags |= libc::CLONE_PARENT;
-    }
     let mut args = CloneArgs {
-        flags: flags as u64,
+        flags: (libc::CLONE_PIDFD | libc::CLONE_NEWPID | libc::CLONE_NEWNS) as u64,
         pidfd: (&raw mut pidfd) as u64,
-        // A sibling tells of its end as this process would.
-        exit_signal: if as_sibling { 0 } else { libc::SIGCHLD as u64 },
+        exit_signal: libc::SIGCHLD as u64,
         ..CloneArgs::default()
     };
     if let Some(group) = group {

@@ -39,11 +39,20 @@ impl Hub {
         Self::with(&[])
     }
 
-    /// A hub with more arguments.
+    /// A hub with more arguments. Its clients may ask as often as they like, unless these say otherwise.
     pub fn with(args: &[&str]) -> Self {
+        let unlimited: &[&str] = if args.contains(&"--rate") {
+            &[]
+        } else {
+            &["--rate", "0"]
+        };
         let mut hub = Self {
             dir: TempDir::with_prefix("sandshell-hub-").expect("a temporary directory"),
-            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            args: args
+                .iter()
+                .chain(unlimited)
+                .map(|arg| (*arg).to_owned())
+                .collect(),
             listen: "127.0.0.1:0".to_owned(),
             running: None,
             url: String::new(),

@@ -51,6 +51,11 @@ impl Cpus {
             .then_some(Self(millis as u32))
     }
 
+    /// A share in thousandths of a processor; `None` for none.
+    pub fn from_millis(millis: u64) -> Option<Self> {
+        u32::try_from(millis).ok().filter(|n| *n > 0).map(Self)
+    }
+
     /// In thousandths of a processor.
     pub fn millis(self) -> u64 {
         u64::from(self.0)

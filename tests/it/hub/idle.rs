@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use sandshell_client::types::{ErrorCode, OnIdle, SandboxPatch, SandboxState};
+use sandshell_client::types::{ErrorCode, OnIdle, SandboxPatch, SandboxState, SessionRequest};
 use sandshell_testkit::Hub;
 
 use super::{get, id_of, raw, sandbox, spec_of, until};
@@ -30,7 +30,7 @@ async fn an_idle_sandbox_sleeps_until_it_is_asked() {
     spec.idle_timeout_ms = Some(300);
     in_time(client.create_sandbox(&spec)).await.unwrap();
     let inside = client.sandbox(&id_of("sleepy"));
-    let session = in_time(inside.create_session(&Default::default()))
+    let session = in_time(inside.create_session(&SessionRequest::default()))
         .await
         .unwrap();
     let run = |text: &str| {

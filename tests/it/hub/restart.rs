@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sandshell_client::types::{
-    SandboxState, SessionExecRequest, SessionId, StreamName, TerminalFrame, TerminalId,
-    TerminalRequest,
+    SandboxState, SessionExecRequest, SessionId, SessionRequest, StreamName, TerminalFrame,
+    TerminalId, TerminalRequest,
 };
 use sandshell_client::{
     Client, ClientError, ConnectOptions, EventQuery, OutputQuery, OutputStreamEvent, TerminalEvent,
@@ -264,7 +264,7 @@ async fn killed_under_load_it_loses_nothing() {
     for n in 0..SANDBOXES {
         let name = format!("box-{n}");
         let inside = sandbox(&hub.client(), &name).await;
-        let session = in_time(inside.create_session(&Default::default()))
+        let session = in_time(inside.create_session(&SessionRequest::default()))
             .await
             .unwrap();
         let process = start(&inside, &process_of(&counting(&stop_file))).await;

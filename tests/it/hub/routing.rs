@@ -137,7 +137,7 @@ async fn a_client_that_goes_away_takes_its_request_with_it() {
     let id: ProcessId = "long".parse().unwrap();
     tokio::select! {
         ended = waiting => panic!("{ended:?}"),
-        _ = in_time(async {
+        () = in_time(async {
             // The record is there once the command runs.
             while other.process(&id).await.is_err() {
                 tokio::task::yield_now().await;

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use http::Method;
 use sandshell_client::Client;
-use sandshell_client::types::SandboxState;
+use sandshell_client::types::{SandboxState, SessionRequest};
 use sandshell_testkit::{Hub, find_binary};
 
 use super::{get, id_of, raw, raw_with, sandbox};
@@ -134,7 +134,7 @@ async fn a_stop_leaves_sandboxes_and_destroy_on_exit_does_not() {
     let mut hub = Hub::start();
     let client = hub.client();
     let inside = sandbox(&client, "stays").await;
-    let session = in_time(inside.create_session(&Default::default()))
+    let session = in_time(inside.create_session(&SessionRequest::default()))
         .await
         .unwrap();
     assert!(hub.stop().success());

@@ -1,5 +1,7 @@
 //! Who may do what.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use http::Method;
 use sandshell_client::types::{ErrorCode, Scope, Timestamp, TokenRequest};
 use sandshell_client::{AuditFilter, Client, Page, SandboxFilter};
@@ -174,7 +176,6 @@ async fn secrets_are_in_no_file_but_the_token_file() {
     }))
     .await
     .unwrap();
-    use std::os::unix::fs::PermissionsExt as _;
     for entry in std::fs::read_dir(hub.state_dir()).unwrap() {
         let path = entry.unwrap().path();
         if !path.is_file() {

@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sandshell_types::{AuditEntry, OnIdle, SandboxPatch, SandboxState, Timestamp};
@@ -176,9 +177,8 @@ impl Owner {
     async fn freeze(&mut self, to: SandboxState, by: Option<&By>) -> Result<(), HubError> {
         let from = self.stored.record.state;
         let entries = by.map(|by| audit::entry("sandbox.pause", by, self.shared.id.as_str()));
+        self.shared.open.store(false, Ordering::SeqCst);
         self.stored.record.state = to;
-        // Told before it is written: requests that come from now on wait for a waking.
-        self.tell();
         let frozen = async {
             self.write(entries.into_iter().collect()).await?;
             // The agent would close idle connections the moment it is awake again.
@@ -189,9 +189,13 @@ impl Owner {
         .await;
         if frozen.is_err() {
             self.stored.record.state = from;
-            let _ = self.write(Vec::new()).await;
-            self.tell();
+            if let Err(error) = self.write(Vec::new()).await {
+                tracing::error!(%error, sandbox = %self.shared.id, "its state is not written down");
+            }
+            let open = from == SandboxState::Ready;
+            self.shared.open.store(open, Ordering::SeqCst);
         }
+        self.tell();
         frozen
     }
 
@@ -206,6 +210,7 @@ impl Owner {
             self.stored.record.state = from;
         }
         self.tell();
+        self.shared.open.store(written.is_ok(), Ordering::SeqCst);
         written
     }
 
@@ -243,15 +248,12 @@ impl Owner {
             let reason = "it was idle".to_owned();
             return self.destroy_by_itself(reason).await;
         }
-        self.stored.record.state = SandboxState::Asleep;
-        self.tell();
-        // A request that came in before it was told is let through, others ask for a waking.
+        self.shared.open.store(false, Ordering::SeqCst);
+        // A request that came in before the door was closed is let through.
         if self.shared.activity.in_flight() > 0 {
-            self.stored.record.state = SandboxState::Ready;
-            self.tell();
+            self.shared.open.store(true, Ordering::SeqCst);
             return;
         }
-        self.stored.record.state = SandboxState::Ready;
         if let Err(error) = self.freeze(SandboxState::Asleep, None).await {
             tracing::warn!(%error, sandbox = %self.shared.id, "it cannot be put to sleep");
             // Not tried again at once.
