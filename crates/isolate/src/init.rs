@@ -28,8 +28,10 @@ use crate::protocol::{Event, Exit, MAX_INLINE, ReceiveError, SpawnRequest};
 /// The descriptor of the agent's socket in init.
 pub const SOCKET_FD: i32 = 3;
 
-/// Signals that end init in an orderly way when it is not PID 1 of a namespace.
-const WATCHED: &[i32] = &[17 /* SIGCHLD */, 15 /* SIGTERM */];
+const SIGCHLD: i32 = 17;
+/// Ends init in an orderly way when it is not PID 1 of a namespace. There only those inside could
+/// send it.
+const SIGTERM: i32 = 15;
 
 /// What init needs to know of its surroundings; handed over as arguments by the launcher.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -82,7 +84,12 @@ pub(crate) fn serve(
     ready: &Event,
 ) -> Result<(), InitError> {
     let setup = |step| move |errno| InitError::Setup { step, errno };
-    let signals = signal::block_all_and_watch(WATCHED).map_err(setup("signalfd"))?;
+    let watched: &[i32] = if options.namespaced {
+        &[SIGCHLD]
+    } else {
+        &[SIGCHLD, SIGTERM]
+    };
+    let signals = signal::block_all_and_watch(watched).map_err(setup("signalfd"))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     ready.send(socket).map_err(setup("ready message"))?;
     Init {
@@ -171,7 +178,7 @@ impl Init<'_> {
             }
             let [socket_ready, signal_ready] = waiting.map(|w| !w.revents().is_empty());
             if signal_ready {
-                if read_signals(signals).contains(&15) {
+                if read_signals(signals).contains(&SIGTERM.cast_unsigned()) {
                     return;
                 }
                 self.reap();

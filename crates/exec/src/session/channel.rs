@@ -106,8 +106,7 @@ impl Channel {
         channel.write("dump", dialect.dump_script().as_bytes())?;
         channel.write("exit", dialect.exit_script().as_bytes())?;
         for file in WRITTEN_BY_SHELL {
-            let fd = channel.create(file)?;
-            fchmod(&fd, Mode::from_raw_mode(0o666))?;
+            channel.create(file)?;
         }
         channel.make_fifos()?;
         Ok(channel)
@@ -119,12 +118,20 @@ impl Channel {
     }
 
     fn create(&self, file: &str) -> Result<OwnedFd, Errno> {
-        openat(
+        let mode = Mode::from_raw_mode(if WRITTEN_BY_SHELL.contains(&file) {
+            0o666
+        } else {
+            READ_BY_SHELL
+        });
+        let fd = openat(
             &self.dir,
             file,
             OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW,
-            Mode::from_raw_mode(READ_BY_SHELL),
-        )
+            mode,
+        )?;
+        // Whatever the agent's umask: the shell may be another user.
+        fchmod(&fd, mode)?;
+        Ok(fd)
     }
 
     /// Writes a file for the shell to read.

@@ -66,6 +66,7 @@ fn below_init(
             rlimits: &[],
             namespaces: 0,
             cgroup: None,
+            join: &[],
             controlling_terminal: false,
             avoid_clone3: false,
         })

@@ -79,6 +79,7 @@ fn start(groups: &SandboxGroups, script: &str, fds: &[(BorrowedFd<'_>, i32)]) ->
             gid: AGENT,
             groups: Vec::new(),
         }),
+        rights: None,
         rlimits: &[],
         namespaces: 0,
         cgroup: groups.init_group(),

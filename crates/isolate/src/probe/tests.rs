@@ -1,12 +1,15 @@
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 
 use rustix::process::{WaitId, WaitIdOptions, geteuid, waitid};
+use sandshell_sys::calls;
 use sandshell_sys::capability::{Capabilities, bounding};
+use sandshell_sys::seccomp::{Filter, Rule, Verdict};
 use sandshell_sys::spawn::fork_single_threaded;
 
 use super::*;
-use crate::harden::{Filters, InitHardening, on_init};
+use crate::harden::{COMMAND_ROOT, Filters, InitHardening, on_init};
 
 fn said(name: Layer, status: ProtectionStatus, reason: Option<&str>) -> Protection {
     Protection {
@@ -68,37 +71,47 @@ fn a_report_survives_the_wire_and_truncation_is_refused() {
     assert!(decode(&unknown).is_err());
 }
 
-/// What the probe finds below a stand-in for init that has done this.
-fn found_below(prepare: impl FnOnce() -> Hardening) -> Vec<Protection> {
+/// Where a stand-in for init stands, and what it does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Nothing is built.
+    Bare,
+    /// Hardened.
+    Hardened,
+    /// Hardened, in a container as engines make them without privileges.
+    InContainer,
+    /// The same, as an ordinary user of it.
+    InContainerAsUser,
+}
+
+/// What the probe finds below a stand-in for init.
+fn found(standing: Standing) -> Vec<Protection> {
     let outside = Outside::look().expect("a look outside");
+    let filters = Filters::compile();
     let (reading, writing) = rustix::pipe::pipe().expect("a pipe");
     let Some(init) = fork_single_threaded().expect("a fork") else {
+        if matches!(
+            standing,
+            Standing::InContainer | Standing::InContainerAsUser
+        ) {
+            enter_container(standing == Standing::InContainerAsUser);
+        }
         let bait = Bait::lay().expect("a bait");
-        let filters = Filters::compile();
-        let ordinary = Identity {
-            uid: 1000,
-            gid: 1000,
-            groups: vec![],
+        let identity = geteuid().is_root().then(|| ordinary(1000));
+        let report = if standing == Standing::Bare {
+            let rights = Rights::new(Capabilities(!0), bounding(), None, None).expect("rights");
+            run(&outside, &bait, None, &rights)
+        } else {
+            let hardened = on_init(&InitHardening {
+                filters: &filters,
+                channels: None,
+                writable: None,
+                keep: Capabilities::NONE,
+            })
+            .expect("hardened");
+            run(&outside, &bait, identity.as_ref(), hardened.rights(1000))
         };
-        let identity = geteuid().is_root().then_some(&ordinary);
-        let found = match prepare() {
-            Hardening::Full => {
-                let hardened = on_init(&InitHardening {
-                    filters: &filters,
-                    channels: None,
-                    writable: None,
-                    keep: Capabilities::NONE,
-                })
-                .expect("hardened");
-                run(&outside, &bait, identity, hardened.rights(1000))
-            }
-            Hardening::None => {
-                let all = Capabilities(!0);
-                let rights = Rights::new(all, bounding(), None, None).expect("rights");
-                run(&outside, &bait, None, &rights)
-            }
-        };
-        let _ = std::fs::File::from(writing).write_all(&encode(&found));
+        let _ = std::fs::File::from(writing).write_all(&encode(&report));
         std::process::exit(0);
     };
     drop(writing);
@@ -108,50 +121,97 @@ fn found_below(prepare: impl FnOnce() -> Hardening) -> Vec<Protection> {
     decode(&bytes).expect("a report")
 }
 
-enum Hardening {
-    Full,
-    None,
+fn ordinary(uid: u32) -> Identity {
+    Identity {
+        uid,
+        gid: uid,
+        groups: vec![],
+    }
 }
 
-fn with(status: ProtectionStatus, report: &[Protection]) -> Vec<&'static str> {
-    let of_status = report.iter().filter(|said| said.status == status);
-    of_status.map(|said| said.name.name()).collect()
+/// Gives up what a container without privileges lacks: namespaces, mounts, `clone3`, and all
+/// capabilities but those that engines leave to root.
+fn enter_container(as_user: bool) {
+    let refused = [
+        "unshare",
+        "setns",
+        "mount",
+        "umount2",
+        "pivot_root",
+        "pidfd_getfd",
+        "bpf",
+    ];
+    let mut rules: BTreeMap<u32, Rule> = refused
+        .iter()
+        .filter_map(|name| {
+            Some((
+                calls::number(name)?,
+                Rule::Always(Verdict::Fail(Errno::PERM)),
+            ))
+        })
+        .collect();
+    let clone3 = calls::number("clone3").expect("a number");
+    rules.insert(clone3, Rule::Always(Verdict::Fail(Errno::NOSYS)));
+    let filter = Filter::compile(&rules, Verdict::Allow);
+    let (kept, user) = if as_user && geteuid().is_root() {
+        (Capabilities::NONE, Some(ordinary(61_000)))
+    } else {
+        (COMMAND_ROOT, None)
+    };
+    let rights = Rights::new(kept, bounding(), None, Some(&filter)).expect("rights");
+    rights.take_up(user.as_ref()).expect("a container");
 }
+
+/// The layers of a report, by status.
+fn summary(report: &[Protection]) -> [Vec<&'static str>; 3] {
+    use ProtectionStatus::{Enforced, Off, Partial};
+    for protection in report {
+        let silent = protection.reason.is_none();
+        assert_eq!(silent, protection.status == Enforced, "{protection:?}");
+    }
+    [Enforced, Partial, Off].map(|status| {
+        let of_status = report.iter().filter(|said| said.status == status);
+        of_status.map(|said| said.name.name()).collect()
+    })
+}
+
+const NAMESPACES: &[&str] = &[
+    "pid-ns",
+    "mount-ns",
+    "net-ns",
+    "ipc-ns",
+    "uts-ns",
+    "cgroup-ns",
+    "pivot-root",
+];
+const SELF_MADE: &[&str] = &["no-new-privs", "landlock-fs", "landlock-scope", "seccomp"];
 
 #[test]
 fn without_any_wall_the_probe_says_so() {
-    let report = found_below(|| Hardening::None);
-    assert_eq!(
-        with(ProtectionStatus::Enforced, &report),
-        ["no-new-privs"],
-        "{report:#?}"
-    );
-    for protection in &report {
-        let reason = protection.reason.as_deref().unwrap_or("");
-        assert_eq!(
-            reason.is_empty(),
-            protection.name == Layer::NoNewPrivs,
-            "{protection:?}"
-        );
-    }
+    let report = found(Standing::Bare);
+    let [enforced, ..] = summary(&report);
+    assert_eq!(enforced, ["no-new-privs"], "{report:#?}");
 }
 
 #[test]
 fn each_wall_without_namespaces_is_found() {
-    let report = found_below(|| Hardening::Full);
-    let mut wanted = vec!["no-new-privs", "landlock-fs", "landlock-scope", "seccomp"];
     if geteuid().is_root() {
-        wanted.insert(0, "uid-separation");
-        assert_eq!(
-            with(ProtectionStatus::Partial, &report),
-            ["capability-drop"]
-        );
-    } else {
-        wanted.insert(0, "capability-drop");
+        for standing in [Standing::Hardened, Standing::InContainer] {
+            let report = found(standing);
+            let [enforced, partial, off] = summary(&report);
+            let wanted = [&["uid-separation"], SELF_MADE].concat();
+            assert_eq!(enforced, wanted, "{report:#?}");
+            assert_eq!(partial, ["capability-drop"]);
+            assert_eq!(off, NAMESPACES);
+        }
     }
+    let report = found(Standing::InContainerAsUser);
+    let [enforced, partial, off] = summary(&report);
     assert_eq!(
-        with(ProtectionStatus::Enforced, &report),
-        wanted,
+        enforced,
+        [&["capability-drop"], SELF_MADE].concat(),
         "{report:#?}"
     );
+    assert_eq!(partial, [""; 0]);
+    assert_eq!(off, [&["uid-separation"], NAMESPACES].concat());
 }

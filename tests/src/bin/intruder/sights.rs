@@ -62,7 +62,6 @@ const SECRETS: &[&str] = &[
     "/proc/latency_stats",
     "/proc/vmallocinfo",
     "/proc/slabinfo",
-    "/proc/iomem",
     "/dev/kmsg",
     "/etc/shadow",
     "/etc/gshadow",
@@ -158,6 +157,7 @@ pub(super) fn try_all(bait: &[String]) {
         say("host-shared-memory", open, &detail);
     }
     init();
+    runtime();
     descriptors();
     network();
     for path in STEERING {
@@ -166,7 +166,8 @@ pub(super) fn try_all(bait: &[String]) {
     for path in SECRETS {
         readable(&format!("read {path}"), Path::new(path));
     }
-    kernel_addresses();
+    addresses("kernel-addresses", "/proc/kallsyms", "0000000000000000");
+    addresses("machine-addresses", "/proc/iomem", "00000000-00000000");
     for path in DEVICES {
         readable(&format!("device {path}"), Path::new(path));
     }
@@ -270,6 +271,23 @@ fn init() {
     writable("init-exe", "/proc/1/exe");
 }
 
+/// Whatever else of the runtime there is to see: none of it lets anybody look in.
+fn runtime() {
+    let ours = |pid: &u32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        *pid != 1 && words.starts_with(b"sandshell\0")
+    };
+    let open: Vec<String> = processes()
+        .into_iter()
+        .filter(ours)
+        .flat_map(|pid| {
+            ["environ", "maps", "mem", "fd/0"].map(|file| format!("/proc/{pid}/{file}"))
+        })
+        .filter(|path| File::open(path).is_ok())
+        .collect();
+    say("runtime-processes", !open.is_empty(), &open.join(" "));
+}
+
 /// Only the standard ones are a program's own.
 fn descriptors() {
     let strange: Vec<String> = names("/proc/self/fd")
@@ -315,19 +333,19 @@ fn network() {
     }
 }
 
-/// Kernel addresses are shown as zeroes to whoever may not know them.
-fn kernel_addresses() {
+/// Addresses are shown as zeroes to whoever may not know them.
+fn addresses(name: &str, path: &str, zero: &str) {
     let mut start = String::new();
-    let file = File::open("/proc/kallsyms");
+    let file = File::open(path);
     let read = file.and_then(|file| file.take(4096).read_to_string(&mut start));
     match read {
         Ok(_) => {
             let known = start
                 .lines()
-                .find(|line| !line.starts_with("0000000000000000"));
-            say("kernel-addresses", known.is_some(), known.unwrap_or(""));
+                .find(|line| !line.trim_start().starts_with(zero));
+            say(name, known.is_some(), known.unwrap_or(""));
         }
-        Err(error) => say("kernel-addresses", false, &reason(&error)),
+        Err(error) => say(name, false, &reason(&error)),
     }
 }
 
