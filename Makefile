@@ -1,6 +1,6 @@
 # What people type. The work of `make test` is in scripts/test.
 
-LISTEN ?= 127.0.0.1:3000
+LISTEN ?= 127.0.0.1:4020
 RUN_DIR ?= .build/run
 # A binary to use instead of building one.
 SANDSHELL_BIN ?=
@@ -12,20 +12,20 @@ CARGO := cargo
 .PHONY: help run build test check attack bench gen clean tools
 
 help:
-	@echo 'make run     build the release binary and serve an agent on LISTEN=$(LISTEN)'
+	@echo 'make run     build the release binary and serve a hub on LISTEN=$(LISTEN)'
 	@echo 'make test    install what the tests need, then run everything'
 	@echo 'make check   format, lints and unit tests; for every save'
 	@echo 'make attack  a minute of file calls beside a program that swaps links under them'
 	@echo 'make bench   the floor and us in one run: table and JSON (ARGS=--quick)'
-	@echo 'make gen     write openapi/agent-v1.json anew'
+	@echo 'make gen     write openapi/*-v1.json anew'
 	@echo 'make tools   install cargo-nextest and cargo-deny (slow, once)'
 	@echo 'make clean   remove what was built and the state of make run'
 
-# The token lies in $(RUN_DIR)/token; the agent itself prints a line to paste.
+# The token lies in $(RUN_DIR)/token; the hub itself prints lines to paste.
 run: $(if $(SANDSHELL_BIN),,build)
 	@mkdir -p $(RUN_DIR)
-	@echo 'Starting the agent; Ctrl-C ends it and all it runs.'
-	@exec $(or $(SANDSHELL_BIN),$(RELEASE)) agent --listen $(LISTEN) \
+	@echo 'Starting the hub; Ctrl-C ends it and its sandboxes.'
+	@exec $(or $(SANDSHELL_BIN),$(RELEASE)) serve --listen $(LISTEN) --destroy-on-exit \
 		--state-dir $(RUN_DIR)/state --token-file $(RUN_DIR)/token \
 		--ready-file $(RUN_DIR)/ready
 
@@ -59,7 +59,9 @@ gen:
 	@$(if $(SANDSHELL_BIN),,$(CARGO) build --locked --profile tested -p sandshell)
 	@$(or $(SANDSHELL_BIN),$(TARGET)/tested/sandshell) openapi > openapi/agent-v1.json.new
 	@mv openapi/agent-v1.json.new openapi/agent-v1.json
-	@echo 'openapi/agent-v1.json is up to date.'
+	@$(or $(SANDSHELL_BIN),$(TARGET)/tested/sandshell) openapi --hub > openapi/hub-v1.json.new
+	@mv openapi/hub-v1.json.new openapi/hub-v1.json
+	@echo 'openapi/agent-v1.json and openapi/hub-v1.json are up to date.'
 
 tools:
 	$(CARGO) install --locked cargo-nextest cargo-deny

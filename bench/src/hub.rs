@@ -1,14 +1,12 @@
-//! What the hub adds to a request, and how long it takes to make a sandbox.
+//! What the hub adds to a request.
 //!
 //! The same requests go to an agent of its own and through a hub to a sandbox, both over TCP with a
 //! token, in turn: one of each at a time, so that both see the same machine.
 
-use std::time::Instant;
-
 use anyhow::{Result, ensure};
 use sandshell_client::Client;
 use sandshell_testkit::{Agent, Hub};
-use sandshell_types::{IsolationPolicy, IsolationSpec, SandboxSpec};
+use sandshell_types::SandboxSpec;
 
 use crate::exec::shell;
 use crate::measure::{Pace, RUNS, Run, median};
@@ -24,13 +22,11 @@ const PING: [&str; 2] = [
     "GET /v1/env, the agent's own",
     "GET /v1/env, through the hub",
 ];
-const CREATE: &str = "create to first exec result";
-const WARM: &str = "create to first exec result, from the warm pool";
 
 pub(crate) async fn run(report: &mut Report, count: usize) -> Result<()> {
     let (agent, hub) = (Agent::start(), Hub::start());
     let client = hub.client();
-    let made = client.create_sandbox(&spec()).await?;
+    let made = client.create_sandbox(&SandboxSpec::default()).await?;
     let ways = [agent.client(), client.sandbox(&made.id)];
     let mut added = Vec::new();
     for _ in 0..RUNS {
@@ -44,31 +40,10 @@ pub(crate) async fn run(report: &mut Report, count: usize) -> Result<()> {
         report.add_run(SECTION, PING[1], through);
     }
     report.at_most("hub: added to an exec, p50 in ms", median(&added), BAR);
-    let creates = count.div_ceil(10);
-    for _ in 0..RUNS {
-        let run = create(&client, creates, async || Ok(())).await?;
-        report.add_run(SECTION, CREATE, run);
-    }
-    let warm = Hub::with(&["--warm", "1"]);
-    let client = warm.client();
-    for _ in 0..RUNS {
-        let run = create(&client, creates, async || filled(&client).await).await?;
-        report.add_run(SECTION, WARM, run);
-    }
     Ok(())
 }
 
-fn spec() -> SandboxSpec {
-    SandboxSpec {
-        isolation: Some(IsolationSpec {
-            policy: IsolationPolicy::BestEffort,
-            require: Vec::new(),
-        }),
-        ..SandboxSpec::default()
-    }
-}
-
-async fn exec(way: &Client) -> Result<()> {
+pub(crate) async fn exec(way: &Client) -> Result<()> {
     let code = way.exec(&shell("true")).await?.exit_code;
     ensure!(code == 0, "it ended with {code}");
     Ok(())
@@ -90,33 +65,4 @@ async fn in_turn(
         }
     }
     Ok(samples.map(|samples| Run::of(&samples)))
-}
-
-async fn create(
-    client: &Client,
-    count: usize,
-    mut before: impl AsyncFnMut() -> Result<()>,
-) -> Result<Run> {
-    let mut samples = Vec::new();
-    for _ in 0..count {
-        before().await?;
-        let start = Instant::now();
-        let made = client.create_sandbox(&spec()).await?;
-        exec(&client.sandbox(&made.id)).await?;
-        samples.push(start.elapsed());
-        client.destroy_sandbox(&made.id).await?;
-    }
-    Ok(Run::of(&samples))
-}
-
-/// Waits until a sandbox waits in the pool.
-async fn filled(client: &Client) -> Result<()> {
-    while !client
-        .metrics()
-        .await?
-        .contains("sandshell_sandboxes_warm 1")
-    {
-        tokio::task::yield_now().await;
-    }
-    Ok(())
 }

@@ -25,6 +25,7 @@ mod memory;
 mod output;
 mod proxy;
 mod report;
+mod sandboxes;
 mod sessions;
 
 use std::ffi::OsString;
@@ -49,6 +50,7 @@ const SECTIONS: &[&str] = &[
     "memory",
     "proxy",
     "hub",
+    "sandboxes",
     "contexts",
     "files",
     "backup",
@@ -192,6 +194,9 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("hub") {
         hub::run(report, options.count(300)).await?;
+    }
+    if options.wants("sandboxes") {
+        sandboxes::run(report, options.count(50)).await?;
     }
     if options.wants("contexts") {
         let agent = Agent::start();

@@ -21,7 +21,7 @@ Examples:
 const RUN_EXAMPLES: &str = "\
 Examples:
   sandshell run -- python3 -c 'print(6 * 7)'
-  echo 'ls -la / && id' | sandshell run -- bash
+  sandshell run --user root -- bash < script.sh
 ";
 
 const SERVE_EXAMPLES: &str = "\

@@ -14,7 +14,7 @@ use sandshell_testkit::find_binary;
 
 use super::{read, root};
 
-const ADDRESS: &str = "127.0.0.1:3000";
+const ADDRESS: &str = "127.0.0.1:4020";
 const ANYTHING: &str = "…";
 
 /// Printed between two blocks; nothing in the README prints it.

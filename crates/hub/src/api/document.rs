@@ -190,3 +190,19 @@ problems! {
     /// Of the readiness probe.
     ReadyProblems: Unavailable;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_code_is_listed() {
+        let document = document().to_string();
+        let unlisted: Vec<&str> = ErrorCode::ALL
+            .iter()
+            .map(|code| code.as_str())
+            .filter(|code| !document.contains(&format!("`{code}`: ")))
+            .collect();
+        assert!(unlisted.is_empty(), "no route lists {unlisted:?}");
+    }
+}
