@@ -49,6 +49,10 @@ impl Wardens {
         let line = self.line.get_or_try_init(|| async {
             let warden = match self.given.lock().await.take() {
                 Some(given) => given,
+                // An agent that gave up its rights must be given one that did not.
+                None if !may_make_namespaces() => {
+                    return Err(unavailable("the agent may not make namespaces".to_owned()));
+                }
                 // Waits for its answer, so not on the runtime's thread.
                 None => tokio::task::spawn_blocking(launch_warden)
                     .await
@@ -69,4 +73,10 @@ impl Wardens {
     pub(crate) fn pid(&self) -> Option<i32> {
         procfs::pid_of(&self.line.get()?.pidfd)
     }
+}
+
+/// Whether a warden of our making could do its work.
+fn may_make_namespaces() -> bool {
+    use rustix::thread::{CapabilitySet, capabilities};
+    capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::SYS_ADMIN))
 }
