@@ -34,7 +34,10 @@ pub(crate) async fn run(report: &mut Report, count: usize) -> Result<()> {
         added.push(through.p50 - own.p50);
         report.add_run(SECTION, EXEC[0], own);
         report.add_run(SECTION, EXEC[1], through);
-        let ping = async |way: &Client| Ok(drop(way.environment().await?));
+        let ping = async |way: &Client| {
+            way.environment().await?;
+            Ok(())
+        };
         let [own, through] = in_turn(&ways, count, ping).await?;
         report.add_run(SECTION, PING[0], own);
         report.add_run(SECTION, PING[1], through);

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::BodyExt as _;
@@ -33,7 +33,7 @@ use tower::Service as _;
 
 use crate::Hub;
 use crate::api;
-use crate::preview::{self, Name};
+use crate::preview::{self, Asked, Name};
 use crate::route::{self, Admission, Forwarded, Outside};
 use crate::sandbox::By;
 use crate::tokens::Token;
@@ -102,8 +102,8 @@ impl Edge {
         let uri = request.uri().clone();
         if let Some(name) = self.hub.previews.name_in(&request) {
             let shown = match name {
-                Some(name) => self.show(&name, request, &id).await,
-                None => preview::nothing().into_response(),
+                Asked::Name(name) => self.show(&name, request, &id).await,
+                Asked::Nothing => preview::nothing().into_response(),
             };
             return self.finish(shown, &id, &method, &uri, began, Caller::Plain);
         }
@@ -136,9 +136,7 @@ impl Edge {
             };
             route::pass(&sandbox, &target, &outside, request, id, &self.hub.tunnels).await
         };
-        passed
-            .await
-            .unwrap_or_else(|refused| refused.into_response())
+        passed.await.unwrap_or_else(IntoResponse::into_response)
     }
 
     /// Gives an answer the form all have, and counts it.
@@ -223,7 +221,7 @@ impl Edge {
         let uri = request.uri().clone();
         if let Some(below) = Below::of(uri.path()) {
             let passed = self.pass(&below, request, token, id).await;
-            return passed.unwrap_or_else(|refused| refused.into_response());
+            return passed.unwrap_or_else(IntoResponse::into_response);
         }
         if let Err(refused) = self.hub.routes.check_query(request.method(), &uri) {
             return refused.into_response();

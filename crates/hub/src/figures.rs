@@ -26,7 +26,7 @@ impl Figures {
     }
 
     /// Counts one that was taken from the warm pool.
-    pub(crate) fn from_warm(&self) {
+    pub(crate) fn taken_warm(&self) {
         self.from_warm.fetch_add(1, Ordering::Relaxed);
     }
 

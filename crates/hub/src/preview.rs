@@ -115,6 +115,13 @@ impl Name {
     }
 }
 
+/// What a request below the domain is for.
+pub(crate) enum Asked {
+    Name(Name),
+    /// It has no name of the right form.
+    Nothing,
+}
+
 type Secrets = HashMap<(Place, u16), [u8; 32]>;
 
 /// The previews of a hub.
@@ -137,21 +144,20 @@ impl Previews {
         }
     }
 
-    /// The name a request is for, or that it has none of the right form; `None` when it is for the hub
-    /// itself.
-    pub(crate) fn name_in(&self, request: &Request<Body>) -> Option<Option<Name>> {
+    /// What a request below the domain is for; `None` when it is for the hub itself.
+    pub(crate) fn name_in(&self, request: &Request<Body>) -> Option<Asked> {
         let domain = self.domain.as_ref()?;
-        let host = match request.uri().authority() {
-            Some(authority) => authority.host(),
-            None => {
-                let host = request.headers().get(header::HOST)?.to_str().ok()?;
-                host.rsplit_once(':').map_or(host, |(name, _)| name)
-            }
+        let host = if let Some(authority) = request.uri().authority() {
+            authority.host()
+        } else {
+            let host = request.headers().get(header::HOST)?.to_str().ok()?;
+            host.rsplit_once(':').map_or(host, |(name, _)| name)
         };
         let (label, below) = host.split_once('.')?;
+        let name = || Name::read(&label.to_ascii_lowercase());
         below
             .eq_ignore_ascii_case(&domain.name)
-            .then(|| Name::read(&label.to_ascii_lowercase()))
+            .then(|| name().map_or(Asked::Nothing, Asked::Name))
     }
 
     /// Makes a name for a port.

@@ -143,16 +143,13 @@ impl Registry {
             return Err(HubError::Ending);
         }
         self.check_quota(&table, token)?;
-        let (place, slot, source) = match self.warm.take(spec) {
-            Some(waiting) => {
-                self.figures.from_warm();
-                let source = Source::Warm(waiting.created, by.clone());
-                (waiting.place, waiting.slot, source)
-            }
-            None => {
-                let place = Place::generate().map_err(HubError::Random)?;
-                (place, table.take_slot()?, Source::Fresh(by.clone()))
-            }
+        let (place, slot, source) = if let Some(waiting) = self.warm.take(spec) {
+            self.figures.taken_warm();
+            let source = Source::Warm(waiting.created, by.clone());
+            (waiting.place, waiting.slot, source)
+        } else {
+            let place = Place::generate().map_err(HubError::Random)?;
+            (place, table.take_slot()?, Source::Fresh(by.clone()))
         };
         let now = Timestamp::now();
         let stored = Stored {
@@ -179,6 +176,8 @@ impl Registry {
             slot: Some(slot),
         };
         let sandbox = Sandbox::start(self, stored, source);
+        // Its record takes the place of the one that had the id before, in the store too.
+        table.over.remove(&id);
         table.live.insert(id, sandbox.clone());
         Ok((sandbox, true))
     }

@@ -1,4 +1,4 @@
-//! The records, durable: SQLite, written by one thread that owns the connection.
+//! The records, durable: `SQLite`, written by one thread that owns the connection.
 //!
 //! ```text
 //! task ── Job over a bounded channel ──► thread: one transaction a job ── reply ──► task
@@ -90,7 +90,7 @@ pub(crate) struct Loaded {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// SQLite says so.
+    /// `SQLite` says so.
     #[error("the records cannot be read or written")]
     Sqlite(#[from] rusqlite::Error),
     /// A record cannot be encoded or decoded.

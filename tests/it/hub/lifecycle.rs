@@ -53,6 +53,12 @@ async fn a_sandbox_is_made_used_and_gone() {
     let inside = sandbox(&client, "one").await;
     assert_eq!(exec(&inside, "echo again").await.stdout, "again\n");
     assert_eq!(get(&client, "one").await.reason, None);
+    let all = SandboxFilter {
+        state: Some("all".to_owned()),
+        ..SandboxFilter::default()
+    };
+    let listed = in_time(client.sandboxes(&all)).await.unwrap();
+    assert_eq!(listed.items.len(), 1, "an id has one record");
 }
 
 #[tokio::test]

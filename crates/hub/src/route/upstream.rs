@@ -32,7 +32,7 @@ use crate::backend::Endpoint;
 use crate::sandbox::activity::InUse;
 
 /// How long a connection waits for its next request: less than the agent waits.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_mins(1);
 
 /// Most idle connections of one sandbox.
 const MOST_IDLE: usize = 64;

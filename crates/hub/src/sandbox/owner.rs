@@ -93,7 +93,7 @@ impl Owner {
             Err(error) => error,
         };
         self.remove().await;
-        entry.outcome = error.code().as_str().to_owned();
+        error.code().as_str().clone_into(&mut entry.outcome);
         entry.detail = Some(error.to_string());
         if let Err(error) = self
             .registry
@@ -107,16 +107,15 @@ impl Owner {
     }
 
     async fn build(&mut self, warm: Option<Created>) -> Result<(), HubError> {
-        let created = match warm {
-            Some(created) => created,
-            None => {
-                let plan = SandboxPlan {
-                    place: self.stored.place.clone(),
-                    slot: self.stored.slot.unwrap_or_default(),
-                    spec: self.stored.record.spec.clone(),
-                };
-                self.registry.backend().create(&plan).await?
-            }
+        let created = if let Some(created) = warm {
+            created
+        } else {
+            let plan = SandboxPlan {
+                place: self.stored.place.clone(),
+                slot: self.stored.slot.unwrap_or_default(),
+                spec: self.stored.record.spec.clone(),
+            };
+            self.registry.backend().create(&plan).await?
         };
         policy::check(
             self.stored.record.spec.isolation.as_ref(),
