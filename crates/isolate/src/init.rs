@@ -112,7 +112,7 @@ pub(crate) fn serve(
 pub fn run_warden(socket: &OwnedFd, home: Home) -> Result<(), InitError> {
     let setup = |step| move |errno| InitError::Setup { step, errno };
     signal::default_all();
-    let signals = signal::block_all_and_watch(WATCHED).map_err(setup("signalfd"))?;
+    let signals = signal::block_all_and_watch(&[SIGCHLD, SIGTERM]).map_err(setup("signalfd"))?;
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(setup("non-dumpable"))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
