@@ -127,6 +127,7 @@ impl Program {
                 (stderr.as_fd(), 2),
             ],
             identity: None,
+            rights: None,
             rlimits: &[],
             namespaces: 0,
             cgroup: None,

@@ -13,11 +13,11 @@ use crate::store::StoreError;
 pub(crate) enum HubError {
     #[error("there is no sandbox {0:?}")]
     SandboxNotFound(String),
-    #[error("the sandbox {id:?} is gone: {reason}")]
+    #[error("the sandbox \"{id}\" is gone: {reason}")]
     SandboxGone { id: SandboxId, reason: String },
-    #[error("the sandbox {0:?} is paused")]
+    #[error("the sandbox \"{0}\" is paused")]
     SandboxPaused(SandboxId),
-    #[error("the id {id:?} is in use")]
+    #[error("the id \"{id}\" is in use")]
     IdConflict {
         id: SandboxId,
         /// The field that differs; `None` when the sandbox is somebody else's.
@@ -122,7 +122,7 @@ impl From<HubError> for ApiError {
                 field: Some(field),
             } => Self::new(
                 ErrorCode::IdConflict,
-                format!("the id {id:?} is in use with another `{field}`"),
+                format!("the id \"{id}\" is in use with another `{field}`"),
             )
             .pointer(format!("/{field}"))
             .hint("Take another id, or send the same spec to get what is there."),

@@ -255,7 +255,8 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
     expect_event(&ours, |event| matches!(event, Event::NeedMap))?;
     map_ids(init.pid, plan.ids).map_err(Step::at("init's ids"))?;
     packet::send(&ours, MAPPED, &[]).map_err(Step::at("init's ids"))?;
-    rustix::process::umask(Mode::from_raw_mode(0o077));
+    // What the agent makes for shells they must be able to read; its state lies behind a private door.
+    rustix::process::umask(Mode::from_raw_mode(0o022));
     drop_capabilities(plan.ids).map_err(Step::at("the agent's capabilities"))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Step::at("non-dumpable"))?;
     let (root, proved) = match wait_for_event(&ours) {

@@ -114,7 +114,7 @@ fn a_warden_outside_gives_programs_the_commands_home() {
         std::process::exit(0);
     };
     drop(theirs);
-    assert!(matches!(next(&ours), Event::Ready));
+    assert!(matches!(next(&ours), Event::Ready { .. }));
     let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
     let script = "echo $$ $(id -u); echo /proc/[0-9]*; tr -s ' ' < /proc/self/uid_map; \
                   grep NoNewPrivs /proc/self/status; umount /proc 2>/dev/null || echo kept; sleep 60";
