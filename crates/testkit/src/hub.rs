@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use sandshell_client::Client;
 use tempfile::TempDir;
 
 use crate::ready::{NotReady, ReadyFile};
+use crate::user::UnprivilegedUser;
 use crate::{binary, pidfd};
 
 /// Far above any honest start or stop, also on a loaded machine.
@@ -20,6 +22,8 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// directory.
 pub struct Hub {
     dir: TempDir,
+    /// Who runs it; absent, whoever runs the test.
+    user: Option<UnprivilegedUser>,
     args: Vec<String>,
     /// Where it listens; fixed at the first start, so that clients find it again.
     listen: String,
@@ -41,13 +45,27 @@ impl Hub {
 
     /// A hub with more arguments. Its clients may ask as often as they like, unless these say otherwise.
     pub fn with(args: &[&str]) -> Self {
+        Self::run_by(None, args)
+    }
+
+    /// A hub of an ordinary user.
+    pub fn of(user: UnprivilegedUser) -> Self {
+        Self::run_by(Some(user), &[])
+    }
+
+    fn run_by(user: Option<UnprivilegedUser>, args: &[&str]) -> Self {
         let unlimited: &[&str] = if args.contains(&"--rate") {
             &[]
         } else {
             &["--rate", "0"]
         };
+        let dir = TempDir::with_prefix("sandshell-hub-").expect("a temporary directory");
+        if let Some(user) = user {
+            user.own(dir.path());
+        }
         let mut hub = Self {
-            dir: TempDir::with_prefix("sandshell-hub-").expect("a temporary directory"),
+            dir,
+            user,
             args: args
                 .iter()
                 .chain(unlimited)
@@ -107,6 +125,9 @@ impl Hub {
             .open(self.dir.path().join("hub.log"))
             .expect("the temporary directory can be written");
         let mut command = Command::new(binary::find_binary());
+        if let Some(user) = self.user {
+            command.uid(user.uid).gid(user.gid);
+        }
         command
             .args(["serve", "--listen", &self.listen, "--state-dir"])
             .arg(self.state_dir())

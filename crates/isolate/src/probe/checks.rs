@@ -141,8 +141,8 @@ impl<'a> Facts<'a> {
         match Attempt::SignalParent.make() {
             Err(Errno::PERM) => Ok(()),
             _ if self.has_user_namespace() => holds_partly(
-                "commands have the agent's own user id, because only one is mapped; run as root, or \
-                 give the user a range in /etc/subuid and /etc/subgid",
+                "commands have the agent's own user id, because only one is mapped; run as root to \
+                 give each sandbox ids of its own",
             ),
             _ => holds_not("commands run as the agent's own user; start it as root"),
         }
