@@ -69,6 +69,14 @@ async fn raw_with(
     )
 }
 
+/// The agent of the sandbox with this directory, a process that a hub of the test's own started: whoever
+/// listens on its socket.
+fn agent_of(place: &std::path::Path) -> i32 {
+    let socket = std::os::unix::net::UnixStream::connect(place.join("agent.sock")).unwrap();
+    let peer = rustix::net::sockopt::socket_peercred(&socket).unwrap();
+    peer.pid.as_raw_nonzero().get()
+}
+
 /// Waits until a sandbox is in a state. There is no event to wait for at a hub, so it is asked again
 /// and again, without a pause.
 async fn until(client: &Client, id: &str, state: SandboxState) -> SandboxRecord {

@@ -207,8 +207,8 @@ async fn the_next_start_cleans_what_a_killed_agent_left() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(
         walk(&dir.path().join("state")).len(),
-        2,
-        "only the lock and the directory of backups, which are kept: {:?}",
+        3,
+        "only the lock and the directories of backups and kernels, which are kept: {:?}",
         walk(&dir.path().join("state"))
     );
 }

@@ -109,6 +109,9 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Connections served at a time; further ones wait.
 pub const MAX_CONNECTIONS: usize = 1024;
 
+/// The same for a hub, which has one for each request of all its clients.
+pub const MAX_CONNECTIONS_OF_HUB: usize = 16 * 1024;
+
 /// The code of an agent that failed.
 const OUR_FAILURE: i32 = 125;
 
@@ -359,7 +362,7 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
         log_bytes: settings.log_bytes,
         cors_origins: Vec::new(),
         allow_hosts: Vec::new(),
-        max_connections: MAX_CONNECTIONS,
+        max_connections: MAX_CONNECTIONS_OF_HUB,
         command: Vec::new(),
     };
     let announce = |_: &Started| {

@@ -7,7 +7,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use sandshell_agent::{AgentError, AgentOptions, Listen, MAX_CONNECTIONS, Started};
+use sandshell_agent::{
+    AgentError, AgentOptions, Listen, MAX_CONNECTIONS, MAX_CONNECTIONS_OF_HUB, Started,
+};
 use sandshell_isolate::LaunchOptions;
 use sandshell_isolate::launch::launch;
 
@@ -66,7 +68,7 @@ fn options(arguments: AgentArguments) -> AgentOptions {
     // Who connects to a Unix socket is a hub, which bounds its requests itself.
     let max_connections = match arguments.listen {
         Listen::Tcp(_) => MAX_CONNECTIONS,
-        Listen::Unix(_) => 16 * MAX_CONNECTIONS,
+        Listen::Unix(_) => MAX_CONNECTIONS_OF_HUB,
     };
     AgentOptions {
         listen: arguments.listen,

@@ -84,6 +84,7 @@ fn run_in(
             pids: Some(PIDS),
             ..SandboxLimits::default()
         },
+        open_files: None,
         one_shot: true,
         agent: serde_json::to_value(settings).map_err(|error| Failure::ours(&error))?,
         directory,

@@ -210,6 +210,7 @@ impl LocalBackend {
             root,
             group: group(&wanted.place),
             limits: group_limits(&limits)?,
+            open_files: limits.open_files,
             one_shot: false,
             agent: serde_json::to_value(settings).map_err(|error| BackendError::Failed {
                 action: "write the settings of the agent",

@@ -451,24 +451,25 @@ pub(crate) fn write_maps(
     write("uid_map", users)
 }
 
-/// The agent keeps what it needs to act for the sandbox's users on their files: to become them, and for
-/// their root the rights over files, which a thread raises only for that.
+/// The agent keeps what it needs to act for the sandbox's users on their files and to see which of
+/// them holds a port: all of it over this sandbox alone. Threads that act for a user give it up.
 fn drop_capabilities(ids: Ids) -> Result<(), Errno> {
-    let (effective, permitted) = match ids {
+    let kept = match ids {
         Ids::Range(_) => {
-            let switch = CapabilitySet::SETUID | CapabilitySet::SETGID;
-            let files = CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER | CapabilitySet::FSETID;
-            // A shell opens its pipe again by name, for which the pipe must be given to its user.
-            let effective = switch | CapabilitySet::CHOWN;
-            (effective, effective | files)
+            CapabilitySet::SETUID
+                | CapabilitySet::SETGID
+                | CapabilitySet::CHOWN
+                | CapabilitySet::DAC_OVERRIDE
+                | CapabilitySet::FOWNER
+                | CapabilitySet::FSETID
         }
-        Ids::Own => (CapabilitySet::empty(), CapabilitySet::empty()),
+        Ids::Own => CapabilitySet::empty(),
     };
     set_capabilities(
         None,
         CapabilitySets {
-            effective,
-            permitted,
+            effective: kept,
+            permitted: kept,
             inheritable: CapabilitySet::empty(),
         },
     )?;

@@ -3,23 +3,34 @@
 use std::time::Duration;
 
 use http::Method;
-use sandshell_client::types::{ErrorCode, OnIdle, SandboxPatch, SandboxState, SessionRequest};
+use sandshell_client::types::{
+    ErrorCode, OnIdle, ProcessId, SandboxPatch, SandboxState, SessionRequest, StreamName,
+};
+use sandshell_client::{Client, OutputQuery};
 use sandshell_testkit::Hub;
 
 use super::{get, id_of, raw, sandbox, spec_of, until};
 use crate::calls::{code_of, exec, exec_of, in_time, process_of, start};
 
-/// Writes a growing number to a file until it is frozen.
-fn counting(file: &std::path::Path) -> String {
-    format!(
-        "n=0; while :; do n=$((n+1)); echo $n > {0}.new; mv {0}.new {0}; done",
-        file.display()
-    )
+/// Says the time, in microseconds, about a thousand times a second.
+const TELLING: &str =
+    "exec 9<> <(:); while :; do echo ${EPOCHREALTIME/./}; read -t 0.001 -u 9; done";
+
+/// The times that were said so far.
+async fn told(inside: &Client, id: &ProcessId) -> Vec<u64> {
+    let output = inside.process_output(id, OutputQuery::all(StreamName::Stdout));
+    let bytes = in_time(in_time(output).await.unwrap().read_to_end()).await;
+    let text = String::from_utf8(bytes.unwrap().to_vec()).unwrap();
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-fn count(file: &std::path::Path) -> u64 {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    text.trim().parse().unwrap_or(0)
+/// Waits until more is said.
+async fn goes_on(inside: &Client, id: &ProcessId) {
+    let before = told(inside, id).await.len();
+    while told(inside, id).await.len() == before {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
@@ -78,16 +89,8 @@ async fn a_paused_sandbox_stands_still_and_answers_nothing() {
     let mut hub = Hub::start();
     let client = hub.client();
     let inside = sandbox(&client, "still").await;
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("count");
-    start(&inside, &process_of(&counting(&file))).await;
-    let counts = || async {
-        let before = count(&file);
-        while count(&file) == before {
-            tokio::task::yield_now().await;
-        }
-    };
-    in_time(counts()).await;
+    let telling = start(&inside, &process_of(TELLING)).await;
+    in_time(goes_on(&inside, &telling)).await;
     for restart in [false, true] {
         let paused = in_time(client.pause_sandbox(&id_of("still")))
             .await
@@ -101,16 +104,24 @@ async fn a_paused_sandbox_stands_still_and_answers_nothing() {
             hub.restart();
             inside.close_idle();
         }
-        let before = count(&file);
+        let from = std::time::SystemTime::now();
         let refused = in_time(inside.exec(&exec_of("true"))).await;
         assert_eq!(code_of(refused), ErrorCode::SandboxPaused);
         tokio::time::sleep(Duration::from_millis(200)).await;
-        assert_eq!(count(&file), before, "it stands still");
+        let until = std::time::SystemTime::now();
         in_time(client.resume_sandbox(&id_of("still")))
             .await
             .unwrap();
         assert_eq!(exec(&inside, "echo on").await.stdout, "on\n");
-        in_time(counts()).await;
+        in_time(goes_on(&inside, &telling)).await;
+        let micros = |time: std::time::SystemTime| {
+            let since = time.duration_since(std::time::UNIX_EPOCH).unwrap();
+            u64::try_from(since.as_micros()).unwrap()
+        };
+        let still = micros(from)..micros(until);
+        let meanwhile = told(&inside, &telling).await;
+        let meanwhile = meanwhile.iter().filter(|time| still.contains(time));
+        assert_eq!(meanwhile.count(), 0, "it stands still");
     }
     // Paused, it can be destroyed.
     in_time(client.pause_sandbox(&id_of("still")))

@@ -302,9 +302,7 @@ async fn one_that_dies_is_buried_with_the_reason() {
     // Its agent, a process this test's hub started.
     let place = std::fs::read_dir(hub.state_dir().join("sandboxes")).unwrap();
     let place = place.flatten().next().unwrap().path();
-    let pid = std::fs::read_to_string(place.join("pid")).unwrap();
-    let pid = pid.split(' ').next().unwrap().parse().unwrap();
-    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    let pid = rustix::process::Pid::from_raw(super::agent_of(&place)).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     let record = super::until(&client, "dying", SandboxState::Failed).await;
     assert!(record.reason.unwrap().contains("ended by itself"));

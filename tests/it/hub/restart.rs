@@ -14,7 +14,7 @@ use sandshell_testkit::{Hub, alive_with_marker};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use super::{get, id_of, sandbox, until};
+use super::{agent_of, get, id_of, sandbox, until};
 use crate::calls::{exec, in_time, marker, process_of, start};
 
 /// Prints a line for each number from 1 on, about a thousand a second, until its file appears.
@@ -246,8 +246,7 @@ fn counted(seen: &[u8], line_end: &str) {
 async fn killed_under_load_it_loses_nothing() {
     const SANDBOXES: usize = 3;
     let rounds = rounds();
-    let dir = tempfile::tempdir().unwrap();
-    let stop_file = dir.path().join("stop");
+    let stop_file = std::path::Path::new("/tmp/stop");
     let mut hub = Hub::start();
     let (started, hubs) = watch::channel(0_u64);
     let (stopping, stop) = watch::channel(false);
@@ -267,12 +266,12 @@ async fn killed_under_load_it_loses_nothing() {
         let session = in_time(inside.create_session(&SessionRequest::default()))
             .await
             .unwrap();
-        let process = start(&inside, &process_of(&counting(&stop_file))).await;
+        let process = start(&inside, &process_of(&counting(stop_file))).await;
         let request = TerminalRequest {
             argv: Some(vec![
                 "bash".to_owned(),
                 "-c".to_owned(),
-                counting(&stop_file),
+                counting(stop_file),
             ]),
             ..TerminalRequest::default()
         };
@@ -305,7 +304,10 @@ async fn killed_under_load_it_loses_nothing() {
     }
     in_time(load.progress.all()).await;
     stopping.send_replace(true);
-    std::fs::write(&stop_file, "").unwrap();
+    for (name, _) in &sessions {
+        let inside = hub.client().sandbox(&id_of(name));
+        exec(&inside, "touch /tmp/stop").await;
+    }
     while let Some(done) = in_time(ran.join_next()).await {
         let (n, commands) = done.unwrap();
         let (name, session) = &sessions[n];
@@ -348,13 +350,9 @@ async fn what_died_meanwhile_is_buried_and_leftovers_are_removed() {
         let entries = std::fs::read_dir(hub.state_dir().join("sandboxes")).unwrap();
         entries.map(|entry| entry.unwrap().path()).collect()
     };
-    let pid_of = |path: &std::path::Path| -> i32 {
-        let text = std::fs::read_to_string(path.join("pid")).unwrap();
-        text.split(' ').next().unwrap().parse().unwrap()
-    };
     let dying = places()
         .into_iter()
-        .map(|path| pid_of(&path))
+        .map(|path| agent_of(&path))
         .find(|pid| {
             let below = sandshell_testkit::children_deep(*pid);
             alive_with_marker(&mark)

@@ -157,10 +157,10 @@ async fn tickets_open_streams_of_a_sandbox_for_browsers() {
     let client = hub.client();
     sandbox(&client, "a").await;
     let anyone = hub.client_with(None);
-    let path = "/v1/sandboxes/a/nothing";
+    let path = "/v1/sandboxes/a/processes/none/output";
     let events = [("accept", "text/event-stream")];
     let ticket = in_time(client.create_ticket(path)).await.unwrap();
-    // Let in, the agent says that there is no such route.
+    // Let in, the agent says that there is no such process.
     let (status, _) = raw_with(&anyone, Method::GET, &ticket.url, &events, "").await;
     assert_eq!(status, 404);
     for url in [ticket.url.as_str(), path] {

@@ -5,7 +5,9 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
-use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
+};
 use sandshell_sys::capability::Capabilities;
 use sandshell_sys::spawn::Identity;
 use sandshell_sys::{namespace, packet};
@@ -78,6 +80,7 @@ fn enter<'a>(entrance: &'a Entrance<'a>) -> Result<(Hardened<'a>, Event), Step> 
         };
         setrlimit(Resource::Nproc, limit).map_err(Step::at("the limit on processes"))?;
     }
+    limit_files(plan.open_files).map_err(Step::at("the limit on open files"))?;
     // Its id map is written from outside, which needs this for a moment.
     set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(Step::at("dumpable"))?;
     join(joins).map_err(Step::at("the sandbox's groups"))?;
@@ -123,6 +126,19 @@ fn prove(workshop: &Workshop, ids: Ids, bait: &Bait, hardened: &Hardened<'_>) ->
         Ids::Own => None,
     };
     probe::run(outside, bait, user.as_ref(), hardened.rights(SANDBOX_UID))
+}
+
+/// The usual limit, whatever that of the hub is: programs that close all they might have open take time
+/// for each. One that was asked for cannot be raised again.
+fn limit_files(most: Option<u64>) -> Result<(), Errno> {
+    const USUAL: u64 = 1024;
+    let hard = most.or(getrlimit(Resource::Nofile).maximum);
+    let soft = most.unwrap_or(hard.map_or(USUAL, |hard| hard.min(USUAL)));
+    let limit = Rlimit {
+        current: Some(soft),
+        maximum: hard,
+    };
+    setrlimit(Resource::Nofile, limit)
 }
 
 /// Joins the sandbox's groups, around the making of the namespace that has them as its roots.
