@@ -1,7 +1,9 @@
 //! The hub: `sandshell serve` and what it keeps.
 
 mod bad_input;
+mod bombs;
 mod idle;
+mod leftovers;
 mod lifecycle;
 mod preview;
 mod restart;

@@ -85,9 +85,9 @@ fn at_each_level(test: impl Fn(&dyn Fn(&[&'static str]) -> Network)) {
 fn without_a_list_there_is_nothing() {
     at_each_level(|network| {
         let (said, _) = network(&[]).run(
-            r#"env | grep -ci proxy
+            r"env | grep -ci proxy
                ask http://127.0.0.1:4021/; ask http://example.com/; ask http://1.1.1.1/; ask http://169.254.169.254/
-               getent hosts example.com || echo no name"#,
+               getent hosts example.com || echo no name",
         );
         assert_eq!(said, "0\n7 \n6 \n7 \n7 \nno name\n");
     });
@@ -131,7 +131,7 @@ fn hosts_off_the_list_are_refused_and_said() {
 fn round_the_proxy() {
     at_each_level(|network| {
         let (said, beside) = network(&["ok.test", "*.ok.example"]).run(
-            r#"unset ${!HTTP*} ${!http*} ${!ALL*} ${!all*}
+            r"unset ${!HTTP*} ${!http*} ${!ALL*} ${!all*}
                getent hosts OK.test | cut -d' ' -f1
                getent hosts a.b.ok.example | cut -d' ' -f1
                getent hosts evil.test || echo no name
@@ -141,7 +141,7 @@ fn round_the_proxy() {
                for port in 53 123 443; do
                    (echo x > /dev/udp/8.8.8.8/$port) 2>/dev/null && echo sent || echo unreachable
                done
-               ask http://ok.test:8080/"#,
+               ask http://ok.test:8080/",
         );
         // 6 is "no such name", 7 "cannot connect".
         let expected = "127.83.0.1\n127.83.0.2\nno name\nno name\nno name\n7 \n7 \n7 \n\

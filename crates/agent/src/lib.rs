@@ -430,7 +430,7 @@ async fn serve_on(
         )),
         watches: Watches::new(executor.clone()),
         executor: executor.clone(),
-        tickets: Arc::default(),
+        tickets: Arc::new(Tickets::new(api::routes::own())),
         metrics: Arc::new(Metrics::new(api::routes::own())),
         shutdown,
         upgraded: TaskTracker::new(),

@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
 
-use crate::api::routes;
+use crate::api::routes::Routes;
 
 /// How long a ticket waits to be used.
 pub const VALID_FOR: Duration = Duration::from_secs(30);
@@ -41,9 +41,11 @@ struct Waiting {
     until: Instant,
 }
 
-/// The tickets that wait, oldest first.
-#[derive(Default)]
-pub struct Tickets(Mutex<VecDeque<Waiting>>);
+/// The tickets that wait, oldest first, for streams among these routes.
+pub struct Tickets {
+    waiting: Mutex<VecDeque<Waiting>>,
+    routes: &'static Routes,
+}
 
 /// Why no ticket was made.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +59,14 @@ pub enum TicketError {
 }
 
 impl Tickets {
+    /// None yet.
+    pub fn new(routes: &'static Routes) -> Self {
+        Self {
+            waiting: Mutex::default(),
+            routes,
+        }
+    }
+
     /// Makes a ticket for a path.
     pub fn issue(&self, path: String) -> Result<String, TicketError> {
         let mut random = [0_u8; 24];
@@ -96,12 +106,12 @@ impl Tickets {
         let Some(ticket) = found.and_then(|at| waiting.remove(at)) else {
             return false;
         };
-        *method == Method::GET && ticket.path == path && routes::own().streams(path, headers)
+        *method == Method::GET && ticket.path == path && self.routes.streams(path, headers)
     }
 
     /// Those that are still valid.
     fn waiting(&self) -> std::sync::MutexGuard<'_, VecDeque<Waiting>> {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         while waiting.front().is_some_and(|oldest| oldest.until <= now) {
             waiting.pop_front();
@@ -123,7 +133,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn opens_its_path_once_and_not_for_long() {
-        let tickets = Tickets::default();
+        let tickets = Tickets::new(crate::api::routes::own());
         let open = |ticket: &str, path: &str| tickets.redeem(ticket, &Method::GET, path, &events());
         let ticket = tickets.issue("/v1/events".to_owned()).unwrap();
         assert!(ticket.starts_with(PREFIX) && ticket.len() == 51);
@@ -140,7 +150,7 @@ mod tests {
 
     #[tokio::test]
     async fn opens_streams_only() {
-        let tickets = Tickets::default();
+        let tickets = Tickets::new(crate::api::routes::own());
         let socket = HeaderMap::from_iter([(header::UPGRADE, "websocket".parse().unwrap())]);
         let (output, connect) = ("/v1/processes/x/output", "/v1/terminals/x/connect");
         for (method, path, headers, opens) in [
@@ -165,7 +175,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn are_bounded_and_make_room_with_time() {
-        let tickets = Tickets::default();
+        let tickets = Tickets::new(crate::api::routes::own());
         for _ in 0..CAPACITY {
             tickets.issue(String::new()).unwrap();
         }

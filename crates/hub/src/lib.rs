@@ -265,7 +265,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
         tokens,
         browsers: Browsers::new(&address, options.cors_origins.clone(), &options.allow_hosts),
         previews,
-        tickets: Tickets::default(),
+        tickets: Tickets::new(routes()),
         keys: Arc::new(Keys::new(CAPACITY)),
         ids: RequestIds::new(),
         routes: routes(),

@@ -420,7 +420,8 @@ fn settings(spec: &SandboxSpec) -> Settings {
 fn group_limits(limits: &sandshell_types::SandboxLimits) -> Result<SandboxLimits, BackendError> {
     let invalid = |pointer: String, detail: String| BackendError::Invalid { pointer, detail };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let cpus = limits.cpus.unwrap_or(processors as f64);
+    let all = f64::from(u32::try_from(processors).unwrap_or(u32::MAX));
+    let cpus = limits.cpus.unwrap_or(all);
     let cpus = Cpus::new(cpus).ok_or_else(|| {
         let detail = "a share of the processors is at least 0.01".to_owned();
         invalid("/limits/cpus".to_owned(), detail)

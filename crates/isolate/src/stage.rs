@@ -398,12 +398,11 @@ fn set_sysctl(name: &str, value: &str) {
 /// Puts a file, or /dev/null, where a standard stream belongs.
 pub(crate) fn place_standard(number: i32, file: Option<&OwnedFd>) -> Result<(), Errno> {
     let null;
-    let file = match file {
-        Some(file) => file,
-        None => {
-            null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-            &null
-        }
+    let file = if let Some(file) = file {
+        file
+    } else {
+        null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        &null
     };
     match number {
         0 => rustix::stdio::dup2_stdin(file),

@@ -31,6 +31,8 @@ pub fn open(master: OwnedFd, cols: u16, rows: u16) -> Result<Pty, Errno> {
     // Erasing in a line that is being typed takes a character, not a byte.
     modes.input_modes |= InputModes::IUTF8;
     tcsetattr(&slave, OptionalActions::Now, &modes)?;
+    // As a login does: others may write messages to it, not read what is typed.
+    rustix::fs::fchmod(&slave, rustix::fs::Mode::from_raw_mode(0o620))?;
     rustix::io::ioctl_fionbio(&master, true)?;
     resize(&master, cols, rows)?;
     Ok(Pty { master, slave })

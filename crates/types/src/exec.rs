@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::object;
 use crate::{Encoding, ProcessId, TextEncoding};
 
 /// Environment changes: a value sets a variable, `null` unsets it.
@@ -156,7 +157,11 @@ pub struct ExecRequest {
     #[serde(default)]
     pub on_disconnect: OnDisconnect,
     /// Resource limits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "object::or_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub limits: Option<Limits>,
 }
 

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::object;
 use crate::{Layer, Protection, Timestamp};
 
 /// Why a string is not the id of a sandbox.
@@ -121,16 +122,28 @@ pub struct SandboxSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// What it may use.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "object::or_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub limits: Option<SandboxLimits>,
     /// What it may reach.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "object::or_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub network: Option<NetworkSpec>,
     /// Headers that are added on the way out, so that secrets never enter the sandbox.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<SecretSpec>,
     /// How well it must be isolated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "object::or_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub isolation: Option<IsolationSpec>,
     /// After this long without a request `on_idle` happens. Never by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -16,6 +16,7 @@ mod git;
 mod hub;
 mod ids;
 mod network;
+mod object;
 mod output;
 mod port;
 mod process;

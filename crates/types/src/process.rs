@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::object;
 use crate::{Env, Limits, ProcessId, SessionId, StreamName, TextEncoding};
 
 /// A page of a list.
@@ -120,10 +121,18 @@ pub struct ProcessRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_bytes: Option<u64>,
     /// When to start it again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "object::or_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub restart: Option<RestartPolicy>,
     /// Resource limits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "object::or_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub limits: Option<Limits>,
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::object;
 use crate::{
     CommandId, Encoding, Env, Limits, OnDisconnect, SessionId, TextEncoding, Truncate, Truncated,
 };
@@ -42,7 +43,11 @@ pub struct SessionRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_lifetime_ms: Option<u64>,
     /// Resource limits of its shell and all it starts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "object::or_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub limits: Option<Limits>,
     /// Give it a process tree of its own: nobody else in the sandbox sees or signals its processes, nor
     /// they those of others.
@@ -69,7 +74,11 @@ pub struct SessionPatch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
     /// New limits, for what runs already too. Those that are left out stay.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "object::or_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub limits: Option<Limits>,
 }
 
@@ -112,7 +121,11 @@ pub struct SessionRecord {
     /// The shell's pid inside the sandbox, or in its own process tree.
     pub pid: i32,
     /// Its limits now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "object::or_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub limits: Option<Limits>,
     /// Whether its process tree is its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

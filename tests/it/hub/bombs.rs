@@ -1,0 +1,78 @@
+//! Bombs in one sandbox: it alone suffers, and what stopped it is named.
+
+use sandshell_client::Client;
+use sandshell_client::types::{ExecResult, SandboxLimits, SandboxSpec};
+use sandshell_testkit::Hub;
+
+use super::{sandbox, spec_of};
+use crate::calls::{exec, exec_of, in_time, skipped};
+
+const MIB: u64 = 1024 * 1024;
+
+async fn bomb(inside: &Client, text: &str) -> ExecResult {
+    let mut request = exec_of(text);
+    request.timeout_ms = Some(5000);
+    in_time(inside.exec(&request)).await.unwrap()
+}
+
+#[tokio::test]
+async fn one_sandbox_alone_suffers() {
+    let hub = Hub::start();
+    let client = hub.client();
+    let neighbour = sandbox(&client, "neighbour").await;
+    let spec = SandboxSpec {
+        limits: Some(SandboxLimits {
+            memory_bytes: Some(256 * MIB),
+            cpus: Some(1.0),
+            pids: Some(64),
+            disk_bytes: Some(16 * MIB),
+            inodes: Some(2000),
+            open_files: Some(256),
+        }),
+        ..spec_of("attacker")
+    };
+    let made = in_time(client.create_sandbox(&spec)).await.unwrap();
+    let attacker = client.sandbox(&made.id);
+    let unharmed = async || {
+        assert_eq!(exec(&neighbour, "echo fine").await.stdout, "fine\n");
+        assert_eq!(exec(&attacker, "echo on").await.stdout, "on\n");
+    };
+    let full = bomb(&attacker, "dd if=/dev/zero of=/tmp/big bs=1M count=64").await;
+    assert!(full.stderr.contains("No space left"), "{}", full.stderr);
+    exec(&attacker, "rm /tmp/big").await;
+    unharmed().await;
+    let files = "mkdir /tmp/d; cd /tmp/d; for n in {1..4000}; do : > $n || break; done";
+    let files = bomb(&attacker, files).await;
+    assert!(files.stderr.contains("No space left"), "{}", files.stderr);
+    exec(&attacker, "rm -r /tmp/d").await;
+    unharmed().await;
+    let open = "ulimit -n; for n in {10..600}; do eval \"exec $n</dev/null\" || break; done";
+    let open = bomb(&attacker, open).await;
+    assert!(open.stdout.starts_with("256\n"), "{}", open.stdout);
+    assert!(!open.stderr.is_empty());
+    unharmed().await;
+    let fork = "for n in {1..200}; do sleep 100 & done 2>&1 | tail -1; kill $(jobs -p)";
+    let fork = bomb(&attacker, fork).await;
+    assert!(
+        fork.stdout.contains("Resource temporarily") || fork.timed_out,
+        "{fork:?}"
+    );
+    // Children that were left behind are the sandbox's own to end.
+    bomb(&attacker, "kill -9 -1").await;
+    unharmed().await;
+    let shout = bomb(&attacker, "timeout 1 yes").await;
+    assert!(shout.truncated.is_some(), "what was left out is counted");
+    unharmed().await;
+    let hungry = "python3 -c 'x = bytearray(1 << 30); print(len(x))'";
+    let hungry = bomb(&attacker, hungry).await;
+    assert_ne!(hungry.exit_code, 0);
+    let limited = made.protections.iter().any(|protection| {
+        protection.name.name() == "memory-limit" && format!("{:?}", protection.status) != "Off"
+    });
+    if limited {
+        assert!(hungry.oom, "{hungry:?}");
+    } else {
+        skipped("memory is not limited here, so nothing can be attributed to it");
+    }
+    unharmed().await;
+}

@@ -1,0 +1,120 @@
+//! Sandboxes come and go, and leave nothing.
+
+use std::fs;
+use std::path::Path;
+
+use sandshell_client::types::SandboxSpec;
+use sandshell_testkit::{Hub, children_deep, open_fds};
+
+use crate::calls::{exec, in_time};
+
+/// How many are made and destroyed.
+fn cycles() -> usize {
+    let given = std::env::var("SANDSHELL_CYCLES").ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(60)
+}
+
+/// All that a sandbox could leave.
+#[derive(Debug, PartialEq, Eq)]
+struct Traces {
+    mounts: usize,
+    processes: usize,
+    hub_fds: usize,
+    launcher_fds: usize,
+    directories: usize,
+    groups: usize,
+    interfaces: usize,
+}
+
+impl Traces {
+    fn of(hub: &Hub, places: &[String]) -> Self {
+        let lines = |path: &str| fs::read_to_string(path).unwrap().lines().count();
+        let below = children_deep(hub.pid());
+        Self {
+            mounts: lines("/proc/self/mountinfo"),
+            processes: below.len(),
+            hub_fds: open_fds(hub.pid()),
+            launcher_fds: below.first().map_or(0, |&pid| open_fds(pid)),
+            directories: fs::read_dir(hub.state_dir().join("sandboxes"))
+                .unwrap()
+                .count(),
+            groups: groups_of(Path::new("/sys/fs/cgroup"), places, 5),
+            interfaces: lines("/proc/net/dev"),
+        }
+    }
+}
+
+/// Groups of these sandboxes, wherever a hierarchy has them.
+fn groups_of(dir: &Path, places: &[String], depth: usize) -> usize {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return 0;
+    };
+    let mut found = 0;
+    for entry in entries.flatten() {
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if places.iter().any(|place| name.ends_with(place.as_str())) {
+            found += 1;
+        } else if depth > 0 {
+            found += groups_of(&entry.path(), places, depth - 1);
+        }
+    }
+    found
+}
+
+fn places(hub: &Hub) -> Vec<String> {
+    let entries = fs::read_dir(hub.state_dir().join("sandboxes")).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_sandboxes_that_were_destroyed() {
+    let hub = Hub::start();
+    let client = hub.client();
+    let mut seen = Vec::new();
+    let one = async |seen: &mut Vec<String>| {
+        let spec = super::spec_of("cycle");
+        let made = in_time(client.create_sandbox(&SandboxSpec { id: None, ..spec }))
+            .await
+            .unwrap();
+        seen.extend(places(&hub));
+        let inside = client.sandbox(&made.id);
+        let left = "setsid sleep 1000 & mkdir -p /tmp/a/b; echo x > /tmp/a/b/c; echo done";
+        assert_eq!(exec(&inside, left).await.stdout, "done\n");
+        in_time(client.destroy_sandbox(&made.id)).await.unwrap();
+    };
+    // What is made once has been made then.
+    for _ in 0..3 {
+        one(&mut seen).await;
+    }
+    client.close_idle();
+    let settled = |before: Traces, seen: Vec<String>| {
+        let hub = &hub;
+        async move {
+            // Connections to agents that are gone are let go of in their own time.
+            loop {
+                let now = Traces::of(hub, &seen);
+                if now.hub_fds <= before.hub_fds {
+                    return (before, now);
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    let before = Traces::of(&hub, &seen);
+    assert_eq!((before.directories, before.groups), (0, 0));
+    for _ in 0..cycles() {
+        one(&mut seen).await;
+    }
+    client.close_idle();
+    let (before, after) = in_time(settled(before, seen)).await;
+    let after = Traces {
+        hub_fds: before.hub_fds,
+        ..after
+    };
+    assert_eq!(after, before);
+}
