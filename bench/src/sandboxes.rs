@@ -36,7 +36,7 @@ pub(crate) async fn run(report: &mut Report, count: usize) -> Result<()> {
         report.add_run(SECTION, FLOOR, Run::of(&floor));
         report.add_run(SECTION, COLD, Run::of(&ours));
     }
-    let ratio = report.compare(SECTION, COLD, FLOOR);
+    let ratio = report.median(SECTION, COLD) / report.median(SECTION, FLOOR);
     report.at_most(
         "sandboxes: cold create and exec, ratio to bwrap",
         ratio,

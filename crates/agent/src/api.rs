@@ -25,7 +25,7 @@ mod terminals;
 mod tickets;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -95,10 +95,20 @@ fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
 }
 
 pub(crate) fn router(agent: Arc<Agent>) -> Router {
-    document::assemble(table())
-        .split_for_parts()
-        .0
-        .with_state(agent)
+    unassigned().clone().with_state(agent)
+}
+
+/// The router of no agent yet.
+fn unassigned() -> &'static Router<Arc<Agent>> {
+    static ROUTER: OnceLock<Router<Arc<Agent>>> = OnceLock::new();
+    ROUTER.get_or_init(|| document::assemble(table()).split_for_parts().0)
+}
+
+/// Makes what all agents of a process have in common: the document and what is read from it take tens
+/// of milliseconds and megabytes, which those who fork agents need not spend on each.
+pub fn prepare() {
+    routes::own();
+    unassigned();
 }
 
 /// The ticket of a request with an idempotency key.

@@ -61,7 +61,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use api::openapi_json;
+pub use api::{openapi_json, prepare};
 pub use browsers::Origin;
 pub use listen::Listen;
 pub use state_dir::StateDirError;

@@ -14,6 +14,11 @@ pub(crate) fn run() -> ExitCode {
             .hint("run `sandshell serve`, or `sandshell run -- COMMAND`")
             .report();
     };
+    // On a thread of its own: the seed of hashes, which all forks would share, goes with it.
+    let prepared = std::thread::spawn(sandshell_agent::prepare).join();
+    if prepared.is_err() {
+        return ExitCode::from(125);
+    }
     let code = serve(socket, serve_agent);
     ExitCode::from(u8::try_from(code).unwrap_or(125))
 }

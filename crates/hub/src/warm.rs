@@ -18,6 +18,10 @@ use crate::registry::Registry;
 /// Pause after a failed making: what is missing needs time to come back.
 const RETRY: Duration = Duration::from_secs(5);
 
+/// Pause after one was taken: whoever took it is about to use it, and on a small machine the making of
+/// the next one would be in the way.
+const MANNERS: Duration = Duration::from_millis(25);
+
 /// A sandbox that waits.
 #[derive(Debug)]
 pub(crate) struct Waiting {
@@ -99,7 +103,10 @@ pub(crate) async fn keep(registry: Arc<Registry>, shutdown: CancellationToken) {
         let next = async {
             match pause {
                 Some(pause) => tokio::time::sleep(pause).await,
-                None => warm.taken.notified().await,
+                None => {
+                    warm.taken.notified().await;
+                    tokio::time::sleep(MANNERS).await;
+                }
             }
         };
         tokio::select! {
