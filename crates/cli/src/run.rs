@@ -7,6 +7,7 @@
 //! The sandbox lives as long as this process: when it ends, by SIGKILL too, the launcher sees its
 //! socket close, ends the sandbox and removes its directory.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -15,8 +16,9 @@ use std::sync::Arc;
 
 use sandshell_agent::Settings;
 use sandshell_client::types::{
-    KillRequest, NetworkMode, NetworkRefused, NetworkSpec, ProcessId, ProcessRecord,
-    ProcessRequest, RefusalReason, SignalRequest, SignalScope, StreamName, WaitRequest,
+    Cpus, ErrorCode, KillRequest, NetworkMode, NetworkRefused, NetworkSpec, ProcessId,
+    ProcessRecord, ProcessRequest, Protection, ProtectionStatus, RefusalReason, SignalRequest,
+    SignalScope, StreamName, WaitRequest,
 };
 use sandshell_client::{Client, ClientError, OutputQuery};
 use sandshell_hub::egress::{Egress, EgressConfig, Outside, Policy};
@@ -40,6 +42,7 @@ const FIRST_ID: u32 = 0x7000_0000;
 const SIZE: u64 = 1024 * 1024 * 1024;
 const INODES: u64 = 200_000;
 const PIDS: u64 = 1024;
+const MEMORY: u64 = 2 * SIZE;
 
 /// Most bytes of stdin sent at a time.
 const PIECE: usize = 64 * 1024;
@@ -81,8 +84,9 @@ fn run_in(
         hostname: "sandbox".to_owned(),
         group: format!("sandshell-run-{}", rustix::process::getpid().as_raw_pid()),
         limits: SandboxLimits {
+            memory_bytes: Some(MEMORY),
+            cpus: all_processors(),
             pids: Some(PIDS),
-            ..SandboxLimits::default()
         },
         open_files: None,
         one_shot: true,
@@ -93,7 +97,7 @@ fn run_in(
         .launch(&plan)
         .map_err(|error| Failure::ours(&error))?;
     match read_outcome(launched.report).map_err(|error| Failure::ours(&error))? {
-        Outcome::Ready(_) => {}
+        Outcome::Ready(protections) => say_missing(&protections),
         Outcome::Failed(step) => return Err(Failure::ours(&step)),
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -108,11 +112,41 @@ fn run_in(
         if let Some(way_out) = way_out {
             way_out.close().await;
         }
-        code.map_err(|error| Failure::ours(&error))
+        code.map_err(|error| {
+            // As a shell would say it.
+            let exit = match error.code() {
+                Some(ErrorCode::ProgramNotFound) => 127,
+                Some(ErrorCode::ProgramNotExecutable) => 126,
+                _ => 125,
+            };
+            Failure::ours(&error).code(exit)
+        })
     });
     // Reading our stdin may still go on; nobody waits for it.
     runtime.shutdown_background();
     code
+}
+
+fn all_processors() -> Option<Cpus> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    Cpus::new(f64::from(u32::try_from(processors).unwrap_or(u32::MAX)))
+}
+
+/// Protection is never silently off.
+fn say_missing(protections: &[Protection]) {
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for protection in protections {
+        if protection.status == ProtectionStatus::Off {
+            let reason = protection.reason.as_deref().unwrap_or("no reason is known");
+            let names = by_reason.entry(reason).or_default();
+            names.push(protection.name.name());
+        }
+    }
+    for (reason, names) in by_reason {
+        let line = format!("sandshell: without {}: {reason}\n", names.join(", "));
+        // There is nowhere to tell that stderr is closed.
+        let _ = std::io::stderr().lock().write_all(line.as_bytes());
+    }
 }
 
 /// What the command may reach; none without a list.

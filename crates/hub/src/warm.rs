@@ -101,12 +101,11 @@ pub(crate) async fn keep(registry: Arc<Registry>, shutdown: CancellationToken) {
             }
         };
         let next = async {
-            match pause {
-                Some(pause) => tokio::time::sleep(pause).await,
-                None => {
-                    warm.taken.notified().await;
-                    tokio::time::sleep(MANNERS).await;
-                }
+            if let Some(pause) = pause {
+                tokio::time::sleep(pause).await;
+            } else {
+                warm.taken.notified().await;
+                tokio::time::sleep(MANNERS).await;
             }
         };
         tokio::select! {

@@ -22,12 +22,15 @@ use rustix::process::{
     PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, set_parent_process_death_signal,
 };
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use sandshell_sys::fork::fork_private;
+use sandshell_sys::namespace::{Namespaces, fork_into};
 use sandshell_sys::signal;
 use sandshell_sys::spawn::{SpawnError, Spawned, Stage};
 
 use crate::init::{Manner, mount_own_proc, reap_one, send, spawn_request};
 use crate::protocol::{Event, Exit, SpawnRequest};
+
+/// What a private tree has of its own.
+const OWN: Namespaces = Namespaces::PID.and(Namespaces::MOUNT);
 
 /// What surrounds the commands of an isolated sandbox, for a warden that stands outside: a private
 /// program is to have the same but for its processes. Init itself cannot make private trees there: it
@@ -98,7 +101,7 @@ impl Privates {
         manner: Manner<'_>,
     ) -> Result<(), Errno> {
         let group = fds.last().filter(|_| request.flags.into_cgroup);
-        let Some(Spawned { pid, pidfd }) = fork_private(group.map(|fd| fd.as_fd()))? else {
+        let Some(Spawned { pid, pidfd }) = fork_into(OWN, group.map(|fd| fd.as_fd()))? else {
             serve(socket, request, fds, self.home.as_ref(), manner);
             std::process::exit(0);
         };

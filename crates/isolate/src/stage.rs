@@ -291,13 +291,13 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
 /// What no probe could see from inside.
 fn known(plan: &SandboxPlan, groups: &SandboxGroups) -> Vec<Protection> {
     let mut known = groups.protections().to_vec();
-    let one_id = "there is one user id for the agent and the commands; \
-                  run the hub as root to give each sandbox its own";
-    if plan.ids == Ids::Own {
+    // Init has set a limit that is the sandbox's own, whatever groups there are.
+    if plan.limits.pids.is_some() {
+        known.retain(|protection| protection.name != Layer::PidsLimit);
         known.push(Protection {
-            name: Layer::UidSeparation,
-            status: ProtectionStatus::Partial,
-            reason: Some(one_id.to_owned()),
+            name: Layer::PidsLimit,
+            status: ProtectionStatus::Enforced,
+            reason: None,
         });
     }
     // The one file system that can be written to has its limits from its making, and a network

@@ -9,7 +9,6 @@ pub mod attempt;
 pub mod calls;
 pub mod capability;
 pub mod cgroup;
-pub mod fork;
 pub mod identity;
 #[cfg(feature = "knock")]
 pub mod knock;

@@ -27,6 +27,7 @@ const SURE: &[Layer] = &[
     Layer::LandlockFs,
     Layer::LandlockScope,
     Layer::Seccomp,
+    Layer::PidsLimit,
     Layer::DiskLimit,
     Layer::InodeLimit,
     Layer::EgressPolicy,

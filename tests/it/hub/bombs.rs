@@ -2,7 +2,7 @@
 
 use sandshell_client::Client;
 use sandshell_client::types::{ExecResult, SandboxLimits, SandboxSpec};
-use sandshell_testkit::Hub;
+use sandshell_testkit::{Hub, UnprivilegedUser};
 
 use super::{sandbox, spec_of};
 use crate::calls::{exec, exec_of, in_time, skipped};
@@ -75,4 +75,41 @@ async fn one_sandbox_alone_suffers() {
         skipped("memory is not limited here, so nothing can be attributed to it");
     }
     unharmed().await;
+}
+
+/// Forks until it is refused; says how often it was not, and why then.
+const FORKS: &str = "python3 -c '
+import os, time
+n = 0
+try:
+    while n < 200:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+        n += 1
+except OSError as error:
+    print(n, error.errno)
+'";
+
+/// An ordinary user has no control group here, and the limit is the sandbox's own all the same.
+#[tokio::test]
+async fn processes_are_limited_without_groups_too() {
+    let hub = UnprivilegedUser::get().map_or_else(Hub::start, Hub::of);
+    let client = hub.client();
+    for id in ["one", "other"] {
+        let spec = SandboxSpec {
+            limits: Some(SandboxLimits {
+                pids: Some(40),
+                ..SandboxLimits::default()
+            }),
+            ..spec_of(id)
+        };
+        let made = in_time(client.create_sandbox(&spec)).await.unwrap();
+        let result = bomb(&client.sandbox(&made.id), FORKS).await;
+        let (forks, errno) = result.stdout.trim().split_once(' ').unwrap();
+        assert_eq!(errno, "11", "{result:?}");
+        // Init and the shells that wait take some.
+        let forks: u32 = forks.parse().unwrap();
+        assert!((15..40).contains(&forks), "{forks}");
+    }
 }
