@@ -29,6 +29,7 @@ mod network;
 mod openapi;
 mod ports;
 mod processes;
+mod run;
 mod sandbox;
 mod search;
 mod sessions;

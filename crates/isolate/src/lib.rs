@@ -1,10 +1,18 @@
-//! `init`, the one process that starts everything in a sandbox, and its launch.
+//! Sandboxes as the kernel sees them: how they are made, what is given up in them and proved, and `init`,
+//! the one process that starts everything in each.
+//!
+//! # Making one
+//!
+//! A hub has a *launcher* (`launcher`) fork an agent and an init into namespaces (`stage`), with a root
+//! of their own (`rootfs`, `host_root`), groups and limits (`limits`), hardened (`harden`) and looked at
+//! from inside (`probe`). Where the agent runs alone, as in a container, it launches init itself
+//! (`launch`).
 //!
 //! # Theory of operation
 //!
-//! The agent is a large, multi-threaded program, so it never forks. Once, before its runtime starts,
-//! it launches a re-exec of its own binary as `init`: small, single-threaded, no runtime. From then
-//! on whatever runs in the sandbox is started by init:
+//! The agent is a large, multi-threaded program, so it never forks. Init is there before its runtime
+//! starts: a fork of the launcher's, or a re-exec of the agent's own binary; small, single-threaded, no
+//! runtime. From then on whatever runs in the sandbox is started by init:
 //!
 //! ```text
 //! agent ──SPAWN{id, argv, env, …} + fds──► init ──clone3──► program
