@@ -41,6 +41,9 @@ use crate::{Config, ExecError, StartError, stats};
 /// TERM to KILL for everything at shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
+/// When the first shell for a session is started unasked: the first exec of a fresh sandbox goes before.
+const SESSIONS_LATER: Duration = Duration::from_millis(25);
+
 /// Runs a text on top of a session's state, which comes as a script on descriptor 31.
 const FROM_STATE: &str =
     ". /proc/self/fd/31 2>/dev/null;exec 31<&-;eval \"$BASH_EXECUTION_STRING\"";
@@ -119,14 +122,14 @@ impl Executor {
         let channels = Arc::new(channels);
         let exec_shells = has_bash.then(|| {
             let host = host.clone();
-            Pool::new(host.config.exec_pool, move || {
+            Pool::new(host.config.exec_pool, Duration::ZERO, move || {
                 let host = host.clone();
                 async move { ExecShell::start(&host).await }
             })
         });
         let session_shells = {
             let (host, channels) = (host.clone(), channels.clone());
-            Pool::new(host.config.session_pool, move || {
+            Pool::new(host.config.session_pool, SESSIONS_LATER, move || {
                 let (host, channels) = (host.clone(), channels.clone());
                 async move {
                     let variables = host.variables.now();

@@ -20,7 +20,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sandshell_agent::Settings;
 use sandshell_isolate::host_root;
 use sandshell_isolate::launcher::{Launcher, LauncherError};
-use sandshell_isolate::limits::SandboxLimits;
+use sandshell_isolate::limits::{self as group_limit, SandboxLimits};
 use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan as Plan};
 use sandshell_isolate::stage::Outcome;
 use sandshell_sys::{reactor, signal};
@@ -391,7 +391,8 @@ impl Backend for LocalBackend {
             if known.is_empty() {
                 self.forget_old_etcs();
             }
-            Ok(())
+            // The first sandbox need not wait for it.
+            self.ask(|_| Ok(())).await
         })
     }
 }
@@ -419,8 +420,7 @@ fn settings(spec: &SandboxSpec) -> Settings {
 
 fn group_limits(limits: &sandshell_types::SandboxLimits) -> Result<SandboxLimits, BackendError> {
     let invalid = |pointer: String, detail: String| BackendError::Invalid { pointer, detail };
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let all = f64::from(u32::try_from(processors).unwrap_or(u32::MAX));
+    let all = f64::from(u32::try_from(group_limit::processors()).unwrap_or(u32::MAX));
     let cpus = limits.cpus.unwrap_or(all);
     let cpus = Cpus::new(cpus).ok_or_else(|| {
         let detail = "a share of the processors is at least 0.01".to_owned();

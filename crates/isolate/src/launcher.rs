@@ -4,7 +4,7 @@
 //! hub ──launch{plan}──► launcher ──fork──► stage ─► agent
 //!     ◄─pidfd, report──────                 │
 //!     ◄──────────────────────── report: Outcome, once
-//!     ──freeze, thaw, remove, sweep{group}──►
+//!     ──freeze, thaw, remove{group}──►
 //! ```
 //!
 //! It is a re-exec of the same binary, so that what it forks shares its pages and holds nothing of
@@ -149,12 +149,6 @@ impl Launcher {
         self.ask(&Wish::Remove(group.to_owned())).map(drop)
     }
 
-    /// Removes all groups whose names begin so, but for these.
-    pub fn sweep(&self, prefix: &str, but: Vec<String>) -> Result<(), LauncherError> {
-        let prefix = prefix.to_owned();
-        self.ask(&Wish::Sweep { prefix, but }).map(drop)
-    }
-
     fn ask(&self, wish: &Wish) -> Result<Vec<OwnedFd>, LauncherError> {
         let text = serde_json::to_vec(wish).map_err(|_| LauncherError::Gone(Errno::INVAL))?;
         // A plan may be larger than a packet.
@@ -244,7 +238,11 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
                     // The agent holds nothing of the hub's.
                     drop((socket, kept));
                     return match stage::become_agent(&workshop, *birth, report) {
-                        Ok(seat) => serve_agent(seat),
+                        Ok(seat) => {
+                            // Nor of the host's groups.
+                            drop(workshop);
+                            serve_agent(seat)
+                        }
                         Err((report, step)) => {
                             report.tell(&Outcome::Failed(step));
                             125
@@ -259,12 +257,6 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
                 .map_err(Step::at("the sandbox's groups"))
                 .map(|()| Vec::new()),
             Wish::Remove(group) => remove(&workshop, &group).map(|()| Vec::new()),
-            Wish::Sweep { prefix, but } => {
-                let left = workshop.parent.names(&prefix).into_iter();
-                let mut left = left.filter(|name| !but.contains(name));
-                left.try_for_each(|name| remove(&workshop, &name))
-                    .map(|()| Vec::new())
-            }
         };
         reply(&socket, answer);
     }
@@ -352,7 +344,6 @@ enum Wish {
     Freeze(String),
     Thaw(String),
     Remove(String),
-    Sweep { prefix: String, but: Vec<String> },
 }
 
 struct Beginning {

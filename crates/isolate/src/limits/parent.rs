@@ -71,18 +71,6 @@ impl Parent {
         make_child(self.unified.as_ref().map_err(Clone::clone)?, name)
     }
 
-    /// Names of groups below that begin so, in whichever hierarchy.
-    pub fn names(&self, prefix: &str) -> Vec<String> {
-        let mut names: Vec<String> = self
-            .groups()
-            .flat_map(Group::children)
-            .filter(|name| name.starts_with(prefix))
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-    }
-
     /// Each group once.
     pub(super) fn groups(&self) -> impl Iterator<Item = &Group> {
         let seats = [&self.memory, &self.cpu, &self.pids, &self.freezer];
