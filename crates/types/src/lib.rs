@@ -15,6 +15,7 @@ mod file;
 mod git;
 mod hub;
 mod ids;
+mod image;
 mod network;
 mod object;
 mod output;
@@ -57,6 +58,7 @@ pub use hub::{
     PreviewRequest, SandboxId, SandboxIdError, SandboxLimits, SandboxPatch, SandboxRecord,
     SandboxSpec, SandboxState, Scope, SecretSpec, TokenCreated, TokenRecord, TokenRequest,
 };
+pub use image::{ImageConfig, ImageName, ImageNameError, ImageRecord, ImageRequest};
 pub use ids::{BackupId, CommandId, ContextId, IdError, ProcessId, SessionId, TerminalId};
 pub use network::{NetworkRefused, RefusalReason};
 pub use output::{
