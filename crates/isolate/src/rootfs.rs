@@ -298,7 +298,12 @@ impl Building {
         let own = plan.own.iter();
         let own = own.map(|name| (name.as_str(), 0o755, Some(plan.owner)));
         for (path, mode, owner) in usual.chain(own) {
-            if let Some((above, name)) = self.make(path, mode)?
+            let made = match self.make(path, mode) {
+                // An image has its own idea of what is above it: a file, or a link to nowhere.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => None,
+                made => made?,
+            };
+            if let Some((above, name)) = made
                 && let Some((uid, gid)) = owner
                 && matches!(ids, Ids::Range(_))
             {
