@@ -22,11 +22,11 @@ use sandshell_client::types::{
 };
 use sandshell_client::{Client, ClientError, OutputQuery};
 use sandshell_hub::egress::{Egress, EgressConfig, Outside, Policy};
-use sandshell_isolate::{host_root, image_root};
 use sandshell_isolate::launcher::{Launcher, read_outcome};
 use sandshell_isolate::limits::SandboxLimits;
 use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan, WORKSPACE};
 use sandshell_isolate::stage::Outcome;
+use sandshell_isolate::{host_root, image_root};
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -113,7 +113,11 @@ fn run_in(
     let settings = Settings {
         cwd: Some(cwd),
         user: Some(user.unwrap_or_else(|| SANDBOX_USER.to_owned())),
-        env: config.env.into_iter().chain(arguments.environment).collect(),
+        env: config
+            .env
+            .into_iter()
+            .chain(arguments.environment)
+            .collect(),
         log_bytes: None,
         egress: policy.is_some(),
     };

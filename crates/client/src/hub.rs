@@ -4,8 +4,8 @@ use bytes::Bytes;
 use futures_util::Stream;
 use http::{HeaderMap, Method};
 use sandshell_types::{
-    AuditEntry, ImageName, ImageRecord, ImageRequest, List, PortUnexposed, Preview, PreviewRequest, SandboxId, SandboxPatch,
-    SandboxRecord, SandboxSpec, TokenCreated, TokenRecord, TokenRequest,
+    AuditEntry, ImageName, ImageRecord, ImageRequest, List, PortUnexposed, Preview, PreviewRequest,
+    SandboxId, SandboxPatch, SandboxRecord, SandboxSpec, TokenCreated, TokenRecord, TokenRequest,
 };
 
 use crate::connection::OutBody;

@@ -83,8 +83,8 @@ impl Executor {
                 .map_err(failed("user"))?,
             None => accounts.own(),
         };
-        let shell = host::find_program(&inside, "bash")
-            .or_else(|| host::find_program(&inside, "sh"));
+        let shell =
+            host::find_program(&inside, "bash").or_else(|| host::find_program(&inside, "sh"));
         let has_bash = shell.as_ref().is_some_and(|path| path.ends_with("bash"));
         let init_pid = procfs::pid_of(&init.pidfd)
             .ok_or_else(|| "it is gone".to_owned())

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sandshell_agent::parts::ApiError;
 use rustix::io::Errno;
+use sandshell_agent::parts::ApiError;
 use sandshell_types::{ErrorCode, ImageName, Problem, Protection, SandboxId};
 
 use crate::backend::BackendError;

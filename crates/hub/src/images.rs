@@ -49,6 +49,8 @@ use crate::error::HubError;
 pub const MAX_BYTES: u64 = 64 << 30;
 /// Most files, links and directories in it.
 pub const MAX_ENTRIES: u64 = 4_000_000;
+/// Most directories, whose attributes are kept until the end.
+pub const MAX_DIRECTORIES: usize = 500_000;
 /// Most directories above one another.
 pub const MAX_DEPTH: usize = 256;
 /// Most layers of an image.

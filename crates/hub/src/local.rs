@@ -30,9 +30,9 @@ use tokio::io::{AsyncReadExt as _, Interest};
 use tokio::net::UnixStream;
 
 use crate::backend::{Backend, BackendError, Created, Endpoint, Pending, Place, SandboxPlan};
+use crate::egress::{Authority, Egress, EgressConfig, Outside, Policy};
 use crate::error::HubError;
 use crate::images::Images;
-use crate::egress::{Authority, Egress, EgressConfig, Outside, Policy};
 
 /// Ids of the host that sandboxes take, far above those of people, and how many each.
 const FIRST_ID: u32 = 0x1000_0000;
@@ -245,7 +245,10 @@ impl LocalBackend {
             config.user = None;
         }
         let settings = settings(spec, config);
-        let user = settings.user.as_deref().filter(|user| *user != SANDBOX_USER);
+        let user = settings
+            .user
+            .as_deref()
+            .filter(|user| *user != SANDBOX_USER);
         let workdir = settings.cwd.as_deref().and_then(Path::to_str);
         let root = self.images.root_of(&image.name);
         let root = image_root::plan(&root, user, workdir, ids, size, inodes);

@@ -132,7 +132,11 @@ fn with_entries(table: &str, root: &str, ours: &str) -> String {
         .filter(|line| !line.is_empty() && name(line) != SANDBOX_USER)
         .collect();
     let missing = !kept.iter().any(|line| name(line) == "root");
-    let lines = missing.then_some(root).into_iter().chain(kept).chain([ours]);
+    let lines = missing
+        .then_some(root)
+        .into_iter()
+        .chain(kept)
+        .chain([ours]);
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
@@ -218,6 +222,11 @@ mod tests {
         std::os::unix::fs::symlink("../../../../etc/group", image.path().join("etc/passwd"))
             .unwrap();
         let planned = plan(image.path(), None, None, Ids::Own, 1, 1).unwrap();
-        assert!(planned.files.iter().all(|(_, text)| text.lines().count() <= 3));
+        assert!(
+            planned
+                .files
+                .iter()
+                .all(|(_, text)| text.lines().count() <= 3)
+        );
     }
 }

@@ -308,7 +308,13 @@ impl Building {
                 && matches!(ids, Ids::Range(_))
             {
                 let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-                chownat(&above, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+                chownat(
+                    &above,
+                    name,
+                    Some(uid),
+                    Some(gid),
+                    AtFlags::SYMLINK_NOFOLLOW,
+                )?;
             }
         }
         Ok(())

@@ -145,7 +145,9 @@ mod tests {
             assert!(good.parse::<ImageName>().is_ok(), "{good}");
         }
         let longer = "a".repeat(64);
-        for bad in ["", ".", "..", ".a", "-a", "A", "a/b", "a:b", "é", "a b", &longer] {
+        for bad in [
+            "", ".", "..", ".a", "-a", "A", "a/b", "a:b", "é", "a b", &longer,
+        ] {
             assert!(bad.parse::<ImageName>().is_err(), "{bad}");
         }
     }

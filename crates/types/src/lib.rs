@@ -58,8 +58,8 @@ pub use hub::{
     PreviewRequest, SandboxId, SandboxIdError, SandboxLimits, SandboxPatch, SandboxRecord,
     SandboxSpec, SandboxState, Scope, SecretSpec, TokenCreated, TokenRecord, TokenRequest,
 };
-pub use image::{ImageConfig, ImageName, ImageNameError, ImageRecord, ImageRequest};
 pub use ids::{BackupId, CommandId, ContextId, IdError, ProcessId, SessionId, TerminalId};
+pub use image::{ImageConfig, ImageName, ImageNameError, ImageRecord, ImageRequest};
 pub use network::{NetworkRefused, RefusalReason};
 pub use output::{
     Encoded, Encoding, ExitEvent, OutputEvent, StdinReply, StreamName, TextEncoding, TruncatedEvent,

@@ -110,7 +110,10 @@ async fn every_form_is_taken_and_makes_the_same_sandbox() {
             let record = import(&client, name, tar.clone()).await.unwrap();
             assert_eq!(record.name, named(name));
             assert_eq!(record.digest.is_some(), *has_config, "{name}");
-            assert!(record.size_bytes > 1_000_000 && record.files > 9, "{record:?}");
+            assert!(
+                record.size_bytes > 1_000_000 && record.files > 9,
+                "{record:?}"
+            );
             let mut spec = made_of(name, name);
             spec.env.insert("BOTH".to_owned(), "sandbox".to_owned());
             in_time(client.create_sandbox(&spec)).await.unwrap();
@@ -205,13 +208,18 @@ async fn owners_and_modes_are_kept_where_they_can_be() {
     let root = root();
     tar.follow_symlinks(false);
     tar.append_dir_all(".", root.path()).unwrap();
-    for (name, uid, mode) in [("a", 7, 0o4750), ("b", 1000, 0o600), ("c", 9_000_000, 0o644)] {
+    for (name, uid, mode) in [
+        ("a", 7, 0o4750),
+        ("b", 1000, 0o600),
+        ("c", 9_000_000, 0o644),
+    ] {
         let mut header = tar::Header::new_gnu();
         header.set_size(0);
         header.set_uid(uid);
         header.set_gid(uid);
         header.set_mode(mode);
-        tar.append_data(&mut header, name, std::io::empty()).unwrap();
+        tar.append_data(&mut header, name, std::io::empty())
+            .unwrap();
     }
     let tar = tar.into_inner().unwrap();
     for hub in hubs() {
@@ -242,7 +250,9 @@ async fn what_is_written_is_the_sandboxs_own_and_has_its_limits() {
     let root = root();
     for hub in hubs() {
         let client = hub.client();
-        import(&client, "base", export(root.path(), &[])).await.unwrap();
+        import(&client, "base", export(root.path(), &[]))
+            .await
+            .unwrap();
         let spec = SandboxSpec {
             limits: Some(SandboxLimits {
                 disk_bytes: Some(8 << 20),
@@ -252,11 +262,14 @@ async fn what_is_written_is_the_sandboxs_own_and_has_its_limits() {
         };
         in_time(client.create_sandbox(&spec)).await.unwrap();
         let one = client.sandbox(&id_of("a"));
+        assert_eq!(says(&one, "echo mine >/tmp/mine").await, "");
         let said = says(&one, "dd if=/dev/zero of=/workspace/x bs=1M count=20 2>&1").await;
         assert!(said.contains("No space left on device"), "{said}");
-        assert_eq!(says(&one, "echo mine >/tmp/mine").await, "");
         let other = sandbox_of(&client, "base", "b").await;
-        assert_eq!(says(&other, "echo /tmp/* /workspace/*").await, "/tmp/* /workspace/*\n");
+        assert_eq!(
+            says(&other, "echo /tmp/* /workspace/*").await,
+            "/tmp/* /workspace/*\n"
+        );
         let kept = hub.state_dir().join("images/base/root");
         assert!(!kept.join("tmp").exists() && !kept.join("workspace").exists());
     }
@@ -269,23 +282,34 @@ async fn an_image_in_use_stays() {
     let client = hub.client();
     let tar = export(root.path(), &[]);
     import(&client, "base", tar.clone()).await.unwrap();
-    let sandbox = sandbox_of(&client, "base", "a").await;
-    let refused = in_time(client.remove_image(&named("base"))).await.unwrap_err();
+    sandbox_of(&client, "base", "a").await;
+    let refused = in_time(client.remove_image(&named("base")))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::ImageInUse));
     let refused = import(&client, "base", tar.clone()).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::ImageInUse));
     // Also for a hub that did not make it, which knows its images again.
     hub.kill_hard();
     hub.restart();
-    assert_eq!(says(&sandbox, "cat /bin/sh >/dev/null && echo still").await, "still\n");
-    let refused = in_time(client.remove_image(&named("base"))).await.unwrap_err();
+    let client = hub.client();
+    let sandbox = client.sandbox(&id_of("a"));
+    assert_eq!(
+        says(&sandbox, "cat /bin/sh >/dev/null && echo still").await,
+        "still\n"
+    );
+    let refused = in_time(client.remove_image(&named("base")))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::ImageInUse));
     in_time(client.destroy_sandbox(&id_of("a"))).await.unwrap();
     // Now it can be replaced, and then go.
     import(&client, "base", tar).await.unwrap();
     in_time(client.remove_image(&named("base"))).await.unwrap();
     assert_eq!(left_in(&hub), Vec::<String>::new());
-    let gone = in_time(client.remove_image(&named("base"))).await.unwrap_err();
+    let gone = in_time(client.remove_image(&named("base")))
+        .await
+        .unwrap_err();
     assert_eq!(gone.code(), Some(ErrorCode::ImageNotFound));
 }
 
@@ -310,7 +334,11 @@ async fn another_image_is_another_sandbox() {
     for other in ["two", "none"] {
         let spec = serde_json::to_string(&made_of(other, "a")).unwrap();
         let (status, problem) = raw(&client, Method::POST, "/v1/sandboxes", &spec).await;
-        assert_eq!((status, &problem["pointer"]), (409, &json!("/image")), "{problem}");
+        assert_eq!(
+            (status, &problem["pointer"]),
+            (409, &json!("/image")),
+            "{problem}"
+        );
     }
     let spec = serde_json::to_string(&made_of("none", "b")).unwrap();
     let (status, problem) = raw(&client, Method::POST, "/v1/sandboxes", &spec).await;
@@ -348,7 +376,9 @@ async fn without_a_shell_programs_run_by_argv() {
     std::fs::remove_file(root.path().join("bin/bash")).unwrap();
     for hub in hubs() {
         let client = hub.client();
-        import(&client, "bare", export(root.path(), &[])).await.unwrap();
+        import(&client, "bare", export(root.path(), &[]))
+            .await
+            .unwrap();
         let sandbox = sandbox_of(&client, "bare", "a").await;
         let request = ExecRequest {
             argv: Some(vec!["id".to_owned(), "-un".to_owned()]),
@@ -372,17 +402,28 @@ async fn without_a_shell_programs_run_by_argv() {
 async fn admins_change_images_and_makers_see_them() {
     let hub = Hub::start();
     let admin = hub.client();
-    import(&admin, "base", tar_of(&[("a", Item::File(""))])).await.unwrap();
+    import(&admin, "base", tar_of(&[("a", Item::File(""))]))
+        .await
+        .unwrap();
     let scoped = async |scope: &str| {
         let request: TokenRequest = serde_json::from_value(json!({"scopes": [scope]})).unwrap();
         let made = in_time(admin.create_token(&request)).await.unwrap();
         hub.client_with(Some(&made.token))
     };
     let maker = scoped("create").await;
-    assert_eq!(in_time(maker.images(&Page::default())).await.unwrap().items.len(), 1);
+    assert_eq!(
+        in_time(maker.images(&Page::default()))
+            .await
+            .unwrap()
+            .items
+            .len(),
+        1
+    );
     let refused = import(&maker, "mine", tar_of(&[])).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::Forbidden));
-    let refused = in_time(maker.remove_image(&named("base"))).await.unwrap_err();
+    let refused = in_time(maker.remove_image(&named("base")))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::Forbidden));
     let user = scoped("sandbox:a").await;
     let refused = in_time(user.images(&Page::default())).await.unwrap_err();

@@ -112,7 +112,10 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next entry; `None` at a proper end.
-    #[allow(clippy::should_implement_trait, reason = "the content is read between two entries")]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the content is read between two entries"
+    )]
     pub fn next(&mut self) -> Result<Option<Head>, FileError> {
         let mut extensions = Extensions::default();
         let mut before = 0;
@@ -211,14 +214,9 @@ impl<R: Read> Reader<R> {
             path,
             kind,
             mode: header.mode().map_err(|error| broken(&error))?,
-            uid: match extensions.uid {
-                Some(uid) => uid,
-                None => header.uid().map_err(|error| broken(&error))?,
-            },
-            gid: match extensions.gid {
-                Some(gid) => gid,
-                None => header.gid().map_err(|error| broken(&error))?,
-            },
+            // Some tools leave these fields empty.
+            uid: extensions.uid.or(header.uid().ok()).unwrap_or_default(),
+            gid: extensions.gid.or(header.gid().ok()).unwrap_or_default(),
             modified: match extensions.modified {
                 Some(modified) => modified,
                 None => Timespec {

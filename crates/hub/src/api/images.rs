@@ -78,8 +78,16 @@ pub(crate) async fn import(
         feeder.end().await;
         Ok::<_, ApiError>(())
     };
+    let feed = async {
+        tokio::select! {
+            fed = feed => fed,
+            () = hub.tunnels.shutdown.cancelled() => Err(HubError::Ending.into()),
+        }
+    };
     let (added, fed) = tokio::join!(add, feed);
-    discard(body).await;
+    if !hub.tunnels.shutdown.is_cancelled() {
+        discard(body).await;
+    }
     let added = added?;
     fed?;
     Ok(added)
@@ -138,7 +146,7 @@ async fn add(
     + 'static,
 ) -> Result<Response, ApiError> {
     let turn = hub.images.work().acquire().await;
-    let stop = CancellationToken::new();
+    let stop = hub.tunnels.shutdown.child_token();
     let _broken_off = stop.clone().drop_guard();
     let entry = audit::entry("image.import", by, name.as_str());
     let (images, user) = (Arc::clone(&hub.images), user_of(hub, name.as_str()));

@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use sandshell_files::archive::{Head, Kind};
 use tokio_util::sync::CancellationToken;
 
-use super::{ImageError, MAX_BYTES, MAX_DEPTH, MAX_ENTRIES, tree};
+use super::{ImageError, MAX_BYTES, MAX_DEPTH, MAX_DIRECTORIES, MAX_ENTRIES, tree};
 
 const BUFFER: usize = 128 << 10;
 
@@ -108,7 +108,7 @@ impl<'a> Extraction<'a> {
                 owner,
                 modified: Some(head.modified),
             };
-            self.directory(&head.path)?;
+            self.directory(&head.path, true)?;
             self.directories.insert(head.path, attributes);
             return Ok(());
         }
@@ -137,7 +137,11 @@ impl<'a> Extraction<'a> {
     }
 
     /// Removes what a layer says is gone from those below: one name, or all in a directory.
-    pub(super) fn remove(&mut self, directory: &Path, name: Option<&OsStr>) -> Result<(), ImageError> {
+    pub(super) fn remove(
+        &mut self,
+        directory: &Path,
+        name: Option<&OsStr>,
+    ) -> Result<(), ImageError> {
         if name.is_some_and(|name| matches!(name.as_bytes(), b"" | b"." | b"..")) {
             return Err(ImageError::invalid("a whiteout names nothing"));
         }
@@ -197,7 +201,9 @@ impl<'a> Extraction<'a> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let private = Mode::from_raw_mode(0o600);
         let file = self
-            .anew(name, |dir| openat(dir, name, flags | OFlags::CLOEXEC, private))
+            .anew(name, |dir| {
+                openat(dir, name, flags | OFlags::CLOEXEC, private)
+            })
             .map_err(at())?;
         let mut file = std::fs::File::from(file);
         loop {
@@ -281,16 +287,21 @@ impl<'a> Extraction<'a> {
         }
     }
 
-    /// Makes a directory unless it is there.
-    fn directory(&mut self, path: &Path) -> Result<(), ImageError> {
+    /// Makes a directory unless it is there. What else is there goes, for an entry; but a directory that
+    /// entries merely lie in takes nothing's place.
+    fn directory(&mut self, path: &Path, is_entry: bool) -> Result<(), ImageError> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             // The root.
             return Ok(());
         };
         self.enter(parent)?;
-        let stat = statat(self.dir(), name, AtFlags::SYMLINK_NOFOLLOW);
-        if stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory) {
-            return Ok(());
+        if let Ok(stat) = statat(self.dir(), name, AtFlags::SYMLINK_NOFOLLOW) {
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                return Ok(());
+            }
+            if !is_entry {
+                return Err(no_directory(path));
+            }
         }
         let above = match &self.last {
             Some((_, dir)) => depth(dir).map_err(ImageError::at(path))?,
@@ -299,6 +310,11 @@ impl<'a> Extraction<'a> {
         if above >= self.top_depth + MAX_DEPTH {
             return Err(ImageError::invalid(format!(
                 "its directories are more than {MAX_DEPTH} deep"
+            )));
+        }
+        if self.directories.len() >= MAX_DIRECTORIES {
+            return Err(ImageError::invalid(format!(
+                "it has more than {MAX_DIRECTORIES} directories"
             )));
         }
         self.anew(name, |dir| mkdirat(dir, name, Mode::RWXU))
@@ -313,7 +329,7 @@ impl<'a> Extraction<'a> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let dir = match self.find(path, flags) {
             Err(Errno::NOENT) => {
-                self.directory(path)?;
+                self.directory(path, false)?;
                 self.directories
                     .entry(path.to_owned())
                     .or_insert(Attributes {
@@ -326,10 +342,7 @@ impl<'a> Extraction<'a> {
             found => found,
         };
         let dir = dir.map_err(|errno| match errno {
-            Errno::LOOP | Errno::NOTDIR | Errno::NOENT => ImageError::invalid(format!(
-                "an entry goes through {:?}, which is no directory",
-                path.display().to_string()
-            )),
+            Errno::LOOP | Errno::NOTDIR | Errno::NOENT => no_directory(path),
             errno => ImageError::at(path)(errno),
         })?;
         self.last = Some((path.to_owned(), dir));
@@ -346,6 +359,13 @@ impl<'a> Extraction<'a> {
     fn find(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         open_in(&self.top, path, flags)
     }
+}
+
+fn no_directory(path: &Path) -> ImageError {
+    ImageError::invalid(format!(
+        "an entry goes through {:?}, which is no directory",
+        path.display().to_string()
+    ))
 }
 
 /// Refuses what is larger than an image may be.
@@ -377,7 +397,11 @@ pub(super) fn open_in(root: &OwnedFd, path: &Path, flags: OFlags) -> Result<Owne
 
 /// How many directories lie above this one. By its own path: an entry's may go through links.
 fn depth(dir: &OwnedFd) -> Result<usize, Errno> {
-    let path = readlinkat(CWD, format!("/proc/self/fd/{}", dir.as_raw_fd()), Vec::new())?;
+    let path = readlinkat(
+        CWD,
+        format!("/proc/self/fd/{}", dir.as_raw_fd()),
+        Vec::new(),
+    )?;
     Ok(path.to_bytes().iter().filter(|byte| **byte == b'/').count())
 }
 

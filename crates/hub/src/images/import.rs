@@ -95,11 +95,7 @@ fn merge(
 
 /// Removes what a layer takes away. Its own entries come later, so that nothing of them is removed in
 /// whatever order they are; and by then it is known to be whole.
-fn take_away(
-    merged: &mut Extraction<'_>,
-    layer: &Layer,
-    file: File,
-) -> Result<(), ImageError> {
+fn take_away(merged: &mut Extraction<'_>, layer: &Layer, file: File) -> Result<(), ImageError> {
     let mut reader = Reader::of_root(Hashing::new(decompress(file)?));
     let mut gone = Vec::new();
     let (mut entries, mut bytes) = (0, 0);

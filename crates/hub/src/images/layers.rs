@@ -401,7 +401,10 @@ fn commands(commands: Commands) -> Result<ImageConfig, ImageError> {
     let has_nul = {
         let variables = config.env.iter().flat_map(|(name, value)| [name, value]);
         let words = config.cmd.iter().chain(&config.entrypoint);
-        let mut all = variables.chain(words).chain(&config.user).chain(&config.workdir);
+        let mut all = variables
+            .chain(words)
+            .chain(&config.user)
+            .chain(&config.workdir);
         all.any(|text| text.contains('\0'))
     };
     if has_nul {

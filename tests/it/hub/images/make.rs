@@ -177,7 +177,10 @@ pub(super) fn saved(layers: &[Vec<u8>], config: &Value) -> Files {
     }
     let manifest = json!([{"Config": name, "RepoTags": ["x:latest"], "Layers": names}]);
     files.push((name, config));
-    files.push(("manifest.json".to_owned(), manifest.to_string().into_bytes()));
+    files.push((
+        "manifest.json".to_owned(),
+        manifest.to_string().into_bytes(),
+    ));
     files
 }
 

@@ -43,7 +43,11 @@ fn at_each_level(test: impl Fn(Option<UnprivilegedUser>, &Path)) {
             user.own(dir.path());
         }
         test(user, dir.path());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
+        assert_eq!(
+            fs::read_dir(dir.path()).unwrap().count(),
+            0,
+            "nothing is left"
+        );
     }
 }
 
@@ -55,7 +59,11 @@ fn said(output: &Output) -> String {
 fn directories_and_archives_run() {
     let root = root();
     let files = TempDir::with_prefix("sandshell-tar-").unwrap();
-    fs::set_permissions(files.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(
+        files.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
     let put = |name: &str, bytes: Vec<u8>| {
         let path = files.path().join(name);
         fs::write(&path, bytes).unwrap();
@@ -72,14 +80,24 @@ fn directories_and_archives_run() {
     at_each_level(|user, dir| {
         let done = |image: &Path, argv: &[&str]| run(user, dir, image, argv).output().unwrap();
         for image in [root.path(), &plain] {
-            let output = done(image, &["bash", "-c", "id -un; pwd; [[ ! -e /etc/shadow ]] && echo ok"]);
+            let output = done(
+                image,
+                &[
+                    "bash",
+                    "-c",
+                    "id -un; pwd; [[ ! -e /etc/shadow ]] && echo ok",
+                ],
+            );
             assert_eq!(said(&output), "sandbox\n/workspace\nok\n", "{output:?}");
         }
         // What the image says, or what is asked for.
         let output = done(&image, &[]);
         assert_eq!(said(&output), "image in /made/for/it\n", "{output:?}");
         let output = done(&image, &["bash", "-c", "echo $WHO; exit 9"]);
-        assert_eq!((said(&output).as_str(), output.status.code()), ("image\n", Some(9)));
+        assert_eq!(
+            (said(&output).as_str(), output.status.code()),
+            ("image\n", Some(9))
+        );
         for (image, code, why) in [
             (root.path(), 2, "does not say what to run"),
             (&broken, 125, "would leave the directory"),
@@ -91,14 +109,21 @@ fn directories_and_archives_run() {
             assert!(why_not.contains(why), "{why_not}");
         }
     });
-    assert!(!root.path().join("workspace").exists(), "the directory is as it was");
+    assert!(
+        !root.path().join("workspace").exists(),
+        "the directory is as it was"
+    );
 }
 
 #[test]
 fn nothing_is_left_of_a_killed_run() {
     let root = root();
     let files = TempDir::with_prefix("sandshell-tar-").unwrap();
-    fs::set_permissions(files.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(
+        files.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
     let tar = files.path().join("image.tar");
     fs::write(&tar, export(root.path(), &[])).unwrap();
     at_each_level(|user, dir| {
@@ -125,7 +150,10 @@ fn nothing_is_left_of_a_killed_run() {
 fn until_empty(dir: &Path) {
     let began = std::time::Instant::now();
     while fs::read_dir(dir).unwrap().count() > 0 {
-        assert!(began.elapsed() < Duration::from_secs(20), "the directory stays");
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "the directory stays"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
