@@ -118,7 +118,7 @@ impl<'a> Extraction<'a> {
         match &head.kind {
             Kind::Special => {
                 self.skipped += 1;
-                return Ok(());
+                Ok(())
             }
             Kind::File => {
                 self.enter(parent)?;
@@ -402,7 +402,7 @@ fn depth(dir: &OwnedFd) -> Result<usize, Errno> {
         format!("/proc/self/fd/{}", dir.as_raw_fd()),
         Vec::new(),
     )?;
-    Ok(path.to_bytes().iter().filter(|byte| **byte == b'/').count())
+    Ok(path.to_bytes().split(|byte| *byte == b'/').count())
 }
 
 fn id(id: u64) -> u32 {

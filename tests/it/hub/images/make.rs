@@ -1,5 +1,6 @@
 //! Images as other tools would write them, made of this machine's bash.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{Cursor, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -125,11 +126,11 @@ pub(super) fn zstd(bytes: &[u8]) -> Vec<u8> {
 }
 
 pub(super) fn digest(bytes: &[u8]) -> String {
-    let digits: String = Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("sha256:{digits}")
+    let mut text = "sha256:".to_owned();
+    for byte in Sha256::digest(bytes) {
+        write!(text, "{byte:02x}").unwrap();
+    }
+    text
 }
 
 /// The configuration of an image of these layers.

@@ -150,7 +150,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         (
             "another layer",
             with(save(), "1/layer.tar", |text| {
-                *text = tar_of(&[("z", Item::File("z"))])
+                *text = tar_of(&[("z", Item::File("z"))]);
             }),
             "digest",
         ),
@@ -170,7 +170,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             "layer outside",
             with(save(), "manifest.json", |text| {
                 in_json(text, |value| {
-                    value[0]["Layers"][0] = json!("../../../../etc/passwd")
+                    value[0]["Layers"][0] = json!("../../../../etc/passwd");
                 });
             }),
             "is missing",
@@ -183,7 +183,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         (
             "unknown layout",
             with(oci(LAYER), "oci-layout", |text| {
-                *text = br#"{"imageLayoutVersion":"2.0"}"#.to_vec()
+                *text = br#"{"imageLayoutVersion":"2.0"}"#.to_vec();
             }),
             "unknown version",
         ),
@@ -197,7 +197,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             "foreign",
             with(oci(LAYER), "index.json", |text| {
                 in_json(text, |value| {
-                    value["manifests"][1] = value["manifests"][0].clone()
+                    value["manifests"][1] = value["manifests"][0].clone();
                 });
             }),
             "none of its 2 images is for linux on",
@@ -206,7 +206,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             "two of a kind",
             with(oci(LAYER), "index.json", |text| {
                 in_json(text, |value| {
-                    value["manifests"][0] = value["manifests"][1].clone()
+                    value["manifests"][0] = value["manifests"][1].clone();
                 });
             }),
             "there are 2",
@@ -222,7 +222,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             "no digest",
             with(oci(LAYER), "index.json", |text| {
                 in_json(text, |value| {
-                    value["manifests"][1]["digest"] = json!("sha256:../../x")
+                    value["manifests"][1]["digest"] = json!("sha256:../../x");
                 });
             }),
             "no sha256 digest",
@@ -434,7 +434,9 @@ async fn an_import_that_is_broken_off_leaves_nothing() {
         Bytes::copy_from_slice(&tar[..1200])
     };
     // The hub is killed in the middle, and the next one removes what there is; or it is stopped.
-    for end in [Hub::kill_hard, |hub: &mut Hub| assert!(hub.stop().success())] {
+    for end in [Hub::kill_hard, |hub: &mut Hub| {
+        assert!(hub.stop().success())
+    }] {
         let (sender, body) = tokio::sync::mpsc::channel::<std::io::Result<Bytes>>(1);
         sender.send(Ok(half())).await.unwrap();
         let sending = tokio::spawn({

@@ -74,7 +74,7 @@ fn directories_and_archives_run() {
         "Entrypoint": ["/bin/bash", "-c"], "Cmd": ["echo $WHO in $PWD"],
         "Env": ["WHO=image", "PATH=/bin"], "WorkingDir": "/made/for/it",
     });
-    let image = archive(&saved(&[plain.clone()], &config));
+    let image = archive(&saved(std::slice::from_ref(&plain), &config));
     let (plain, image) = (put("plain.tgz", gzip(&plain)), put("image.tar", image));
     let broken = put("broken.tar", tar_of(&[("../x", Item::File(""))]));
     at_each_level(|user, dir| {
@@ -154,6 +154,6 @@ fn until_empty(dir: &Path) {
             began.elapsed() < Duration::from_secs(20),
             "the directory stays"
         );
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::yield_now();
     }
 }
