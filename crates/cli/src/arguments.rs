@@ -144,6 +144,11 @@ pub(crate) struct AgentArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
+    /// Root file system: a directory, or a tar of one (docker export), of docker save or of an OCI
+    /// layout [default: the programs of this machine].
+    #[arg(long, value_name = "DIR|FILE")]
+    pub(crate) image: Option<PathBuf>,
+
     /// Directory in which the command starts [default: /workspace].
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
@@ -161,8 +166,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "HOST")]
     pub(crate) allow: Vec<String>,
 
-    /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// The command and its arguments [default: what the image says].
+    #[arg(last = true, required_unless_present = "image", value_name = "CMD")]
     pub(crate) command: Vec<String>,
 }
 

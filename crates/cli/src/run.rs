@@ -22,14 +22,16 @@ use sandshell_client::types::{
 };
 use sandshell_client::{Client, ClientError, OutputQuery};
 use sandshell_hub::egress::{Egress, EgressConfig, Outside, Policy};
-use sandshell_isolate::host_root;
 use sandshell_isolate::launcher::{Launcher, read_outcome};
 use sandshell_isolate::limits::SandboxLimits;
-use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan};
+use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan, WORKSPACE};
 use sandshell_isolate::stage::Outcome;
+use sandshell_isolate::{host_root, image_root};
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
+
+mod image;
 
 use crate::arguments::RunArguments;
 use crate::failure::Failure;
@@ -50,7 +52,11 @@ const PIECE: usize = 64 * 1024;
 pub(crate) fn run(mut arguments: RunArguments) -> Result<ExitCode, Failure> {
     let policy = egress_policy(std::mem::take(&mut arguments.allow))?;
     let launcher = Launcher::start().map_err(|error| Failure::ours(&error))?;
-    let directory = own_directory().map_err(|error| Failure::ours(&error))?;
+    let directory = own_directory(arguments.image.is_some());
+    let directory = directory.map_err(|error| Failure::ours(&error))?;
+    // From now on it goes with us, whatever becomes of us.
+    let kept = launcher.keep(&directory);
+    kept.map_err(|error| Failure::ours(&error))?;
     let code = run_in(&launcher, directory, arguments, policy);
     launcher.finish();
     code.map(ExitCode::from)
@@ -68,18 +74,56 @@ fn run_in(
         Ids::Own
     };
     let state = directory.join("agent");
-    let etc = directory.join("etc");
-    host_root::make_etc(&etc).map_err(|error| Failure::ours(&error))?;
+    let image = match &arguments.image {
+        Some(path) => Some(image::open(path, &directory)?),
+        None => None,
+    };
+    let mut config = image.as_ref().map(|image| image.config.clone());
+    if let Some(config) = &mut config
+        && ids == Ids::Own
+    {
+        // There is one user only.
+        config.user = None;
+    }
+    let config = config.unwrap_or_default();
+    let command = if arguments.command.is_empty() {
+        [config.entrypoint, config.cmd].concat()
+    } else {
+        arguments.command
+    };
+    if command.is_empty() {
+        let failure = Failure::usage("the image does not say what to run".to_owned());
+        return Err(failure.hint("add -- CMD"));
+    }
+    let cwd = arguments.cwd.or(config.workdir.map(PathBuf::from));
+    let cwd = cwd.unwrap_or_else(|| Path::new("/").join(WORKSPACE));
+    let user = arguments.user.or(config.user);
+    let root = match &image {
+        Some(image) => {
+            let (user, cwd) = (user.as_deref(), cwd.to_str());
+            image_root::plan(&image.root, user, cwd, ids, SIZE, INODES)
+                .map_err(|error| Failure::ours(&error))?
+        }
+        None => {
+            let etc = directory.join("etc");
+            host_root::make_etc(&etc).map_err(|error| Failure::ours(&error))?;
+            host_root::plan(&etc, ids, SIZE, INODES)
+        }
+    };
     let settings = Settings {
-        cwd: Some(arguments.cwd.unwrap_or_else(|| PathBuf::from("/workspace"))),
-        user: Some(arguments.user.unwrap_or_else(|| SANDBOX_USER.to_owned())),
-        env: arguments.environment.into_iter().collect(),
+        cwd: Some(cwd),
+        user: Some(user.unwrap_or_else(|| SANDBOX_USER.to_owned())),
+        env: config
+            .env
+            .into_iter()
+            .chain(arguments.environment)
+            .collect(),
         log_bytes: None,
         egress: policy.is_some(),
     };
     let url = format!("unix:{}", directory.join("agent.sock").display());
     let plan = SandboxPlan {
-        root: host_root::plan(&etc, ids, SIZE, INODES),
+        root,
         ids,
         hostname: "sandbox".to_owned(),
         group: format!("sandshell-run-{}", rustix::process::getpid().as_raw_pid()),
@@ -108,7 +152,7 @@ fn run_in(
         let way_out = policy
             .map(|policy| WayOut::open(&state, policy))
             .transpose()?;
-        let code = attend(&url, arguments.command).await;
+        let code = attend(&url, command).await;
         if let Some(way_out) = way_out {
             way_out.close().await;
         }
@@ -221,9 +265,11 @@ fn say_refused(refused: &NetworkRefused) {
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
-/// A directory of this run alone, removed by the launcher.
-fn own_directory() -> std::io::Result<PathBuf> {
-    let parent = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+/// A directory of this run alone, removed by the launcher. The usual place for it is in memory, which
+/// is too small for an image.
+fn own_directory(large: bool) -> std::io::Result<PathBuf> {
+    let in_memory = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !large);
+    let parent = in_memory.map_or_else(std::env::temp_dir, PathBuf::from);
     let pid = rustix::process::getpid().as_raw_pid();
     let path = parent.join(format!("sandshell-run-{pid}"));
     std::fs::DirBuilder::new().mode(0o700).create(&path)?;

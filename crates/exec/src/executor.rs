@@ -86,11 +86,9 @@ impl Executor {
                 .map_err(failed("user"))?,
             None => accounts.own(),
         };
-        let shell = host::find_program(&inside, "bash")
-            .or_else(|| host::find_program(&inside, "sh"))
-            .ok_or_else(|| "neither bash nor sh was found".to_owned())
-            .map_err(failed("shell"))?;
-        let has_bash = shell.file_name().is_some_and(|name| name == "bash");
+        let shell =
+            host::find_program(&inside, "bash").or_else(|| host::find_program(&inside, "sh"));
+        let has_bash = shell.as_ref().is_some_and(|path| path.ends_with("bash"));
         let init_pid = procfs::pid_of(&init.pidfd)
             .ok_or_else(|| "it is gone".to_owned())
             .map_err(failed("init"))?;
@@ -770,6 +768,7 @@ pub(crate) async fn fresh_shell(
     channels: &Arc<ChannelRoot>,
     pool: &Pool<Shell>,
 ) -> Result<Shell, ExecError> {
+    host.shell(spec.shell.as_deref())?;
     if spec.user.is_none()
         && spec.shell.is_none()
         && spec.limits.is_none()

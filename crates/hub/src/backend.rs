@@ -86,6 +86,14 @@ pub enum BackendError {
         /// What is wrong with it.
         detail: String,
     },
+    /// The spec asks for an image that there is not.
+    #[error("there is no image {name:?}")]
+    NoImage {
+        /// Its name.
+        name: String,
+        /// Those there are.
+        known: Vec<String>,
+    },
     /// The sandbox is dead.
     #[error("{0}")]
     Dead(String),

@@ -23,6 +23,7 @@
 
 pub mod backend;
 pub mod egress;
+pub mod images;
 
 mod api;
 mod audit;
@@ -61,6 +62,7 @@ pub use state_dir::StateDirError;
 pub use store::StoreError;
 
 use crate::edge::{Answer, Edge};
+use crate::images::Images;
 use crate::local::LocalBackend;
 use crate::preview::Previews;
 use crate::registry::{Bounds, Registry};
@@ -148,6 +150,9 @@ pub enum ServeError {
     /// There is no token.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// The images cannot be used.
+    #[error("cannot use the images in the state directory")]
+    Images(#[source] io::Error),
     /// There is nowhere to run sandboxes.
     #[error("cannot run sandboxes")]
     Backend(#[source] io::Error),
@@ -203,6 +208,7 @@ impl ServeError {
 pub(crate) struct Hub {
     pub(crate) registry: Arc<Registry>,
     pub(crate) tokens: Tokens,
+    pub(crate) images: Arc<Images>,
     pub(crate) browsers: Browsers,
     pub(crate) previews: Previews,
     pub(crate) tickets: Tickets,
@@ -231,7 +237,10 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
         source,
     })?;
     let secret = admin_token(&options, &state_dir)?;
-    let backend = LocalBackend::new(state_dir.path()).map_err(ServeError::Backend)?;
+    let images = Images::open(state_dir.path()).map_err(ServeError::Images)?;
+    let images = Arc::new(images);
+    let backend = LocalBackend::new(state_dir.path(), Arc::clone(&images));
+    let backend = backend.map_err(ServeError::Backend)?;
     let bounds = Bounds {
         sandboxes: options.max_sandboxes,
         per_token: options.max_sandboxes_per_token,
@@ -263,6 +272,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
     let hub = Arc::new(Hub {
         registry: Arc::clone(&registry),
         tokens,
+        images,
         browsers: Browsers::new(&address, options.cors_origins.clone(), &options.allow_hosts),
         previews,
         tickets: Tickets::new(routes()),

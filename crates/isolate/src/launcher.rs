@@ -134,6 +134,12 @@ impl Launcher {
         }
     }
 
+    /// Has a directory removed at the end, ours or the launcher's, unless there is a sandbox in it, with
+    /// which it goes.
+    pub fn keep(&self, directory: &Path) -> Result<(), LauncherError> {
+        self.ask(&Wish::Keep(directory.to_owned())).map(drop)
+    }
+
     /// Stops everything in the groups of this name.
     pub fn freeze(&self, group: &str) -> Result<(), LauncherError> {
         self.ask(&Wish::Freeze(group.to_owned())).map(drop)
@@ -226,6 +232,7 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
         outside: Outside::look().ok(),
     };
     let mut kept = Vec::new();
+    let mut directories = Vec::new();
     let mut buffer = [0; 16];
     while let Some((_, mut fds)) = receive(&socket, &mut buffer) {
         let Some(wish) = fds.pop().and_then(read_wish) else {
@@ -251,6 +258,10 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
                 }
                 Err(step) => Err(step),
             },
+            Wish::Keep(directory) => {
+                directories.push(directory);
+                Ok(Vec::new())
+            }
             Wish::Freeze(group) => freeze(&workshop, &group).map(|()| Vec::new()),
             Wish::Thaw(group) => SandboxGroups::existing(&workshop.parent, &group)
                 .thaw()
@@ -271,6 +282,9 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
         // The end of the agent is the end of its namespaces, and so of everything in them.
         let _ = poll(&mut [PollFd::new(&agent, PollFlags::IN)], None);
         let _ = remove(&workshop, &group);
+        let _ = std::fs::remove_dir_all(directory);
+    }
+    for directory in directories {
         let _ = std::fs::remove_dir_all(directory);
     }
     0
@@ -340,6 +354,7 @@ fn read_wish(memfd: OwnedFd) -> Option<Wish> {
 /// What the hub can ask for.
 #[derive(Debug, Serialize, Deserialize)]
 enum Wish {
+    Keep(PathBuf),
     Launch(Box<SandboxPlan>),
     Freeze(String),
     Thaw(String),

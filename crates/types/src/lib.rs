@@ -15,6 +15,7 @@ mod file;
 mod git;
 mod hub;
 mod ids;
+mod image;
 mod network;
 mod object;
 mod output;
@@ -58,6 +59,7 @@ pub use hub::{
     SandboxSpec, SandboxState, Scope, SecretSpec, TokenCreated, TokenRecord, TokenRequest,
 };
 pub use ids::{BackupId, CommandId, ContextId, IdError, ProcessId, SessionId, TerminalId};
+pub use image::{ImageConfig, ImageName, ImageNameError, ImageRecord, ImageRequest};
 pub use network::{NetworkRefused, RefusalReason};
 pub use output::{
     Encoded, Encoding, ExitEvent, OutputEvent, StdinReply, StreamName, TextEncoding, TruncatedEvent,

@@ -22,7 +22,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
     (
         "sandshell-hub",
-        &["types", "sys", "isolate", "agent", "client"],
+        &["types", "sys", "isolate", "files", "agent", "client"],
     ),
     ("sandshell-client", &["types"]),
     (
