@@ -5,6 +5,7 @@ mod bombs;
 mod idle;
 mod leftovers;
 mod lifecycle;
+mod limits;
 mod preview;
 mod restart;
 mod routing;

@@ -13,7 +13,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 
-use sandshell_types::{Protection, SandboxSpec};
+use sandshell_types::{Protection, SandboxLimits, SandboxSpec};
 
 /// A future of a backend's call.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -86,6 +86,14 @@ pub enum BackendError {
         /// What is wrong with it.
         detail: String,
     },
+    /// A limit cannot be kept, or not be changed to that at the moment; nothing was changed.
+    #[error("{detail}")]
+    Limit {
+        /// JSON pointer to the field.
+        pointer: String,
+        /// Why not.
+        detail: String,
+    },
     /// The sandbox is dead.
     #[error("{0}")]
     Dead(String),
@@ -124,6 +132,15 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Lets it go on. Waking one that runs is no mistake.
     fn resume<'a>(&'a self, place: &'a Place) -> Pending<'a, Result<(), BackendError>>;
+
+    /// Changes its limits from these to those while it runs, all that differ or none. A limit that is
+    /// absent is the backend's default.
+    fn limit<'a>(
+        &'a self,
+        place: &'a Place,
+        from: &'a SandboxLimits,
+        to: &'a SandboxLimits,
+    ) -> Pending<'a, Result<(), BackendError>>;
 
     /// Ends it, alive or dead, frozen or not, and removes all it had. When this returns, nothing of it
     /// runs.

@@ -86,6 +86,7 @@ impl HubError {
             Self::TokenNotFound(_) => ErrorCode::TokenNotFound,
             Self::Backend(error) => match **error {
                 BackendError::Invalid { .. } => ErrorCode::InvalidRequest,
+                BackendError::Limit { .. } => ErrorCode::LimitUnavailable,
                 _ => ErrorCode::Unavailable,
             },
             Self::Store(_) | Self::Random(_) => ErrorCode::Internal,
@@ -150,6 +151,9 @@ impl From<HubError> for ApiError {
             HubError::Backend(error) => match &*error {
                 BackendError::Invalid { pointer, detail } => {
                     Self::new(ErrorCode::InvalidRequest, detail.clone()).pointer(pointer.clone())
+                }
+                BackendError::Limit { pointer, detail } => {
+                    Self::new(ErrorCode::LimitUnavailable, detail.clone()).pointer(pointer.clone())
                 }
                 other => {
                     tracing::error!(error = %other, "the backend failed");

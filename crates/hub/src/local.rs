@@ -241,10 +241,54 @@ impl LocalBackend {
             action: "ask the launcher",
             source: io::Error::other(error),
         })?;
-        answer.map_err(|error| BackendError::Failed {
-            action: "make the sandbox",
-            source: io::Error::other(error),
+        answer.map_err(|error| match error {
+            LauncherError::Limit { limit, reason } => BackendError::Limit {
+                pointer: pointer_of(&limit),
+                detail: reason,
+            },
+            error => BackendError::Failed {
+                action: "make the sandbox",
+                source: io::Error::other(error),
+            },
         })
+    }
+
+    async fn change_limits(
+        &self,
+        place: &Place,
+        from: &sandshell_types::SandboxLimits,
+        to: &sandshell_types::SandboxLimits,
+    ) -> Result<(), BackendError> {
+        let fixed = [
+            ("disk_bytes", from.disk_bytes, to.disk_bytes, Some(DISK)),
+            ("inodes", from.inodes, to.inodes, Some(INODES)),
+            ("open_files", from.open_files, to.open_files, None),
+        ];
+        for (name, from, to, default) in fixed {
+            if from.or(default) != to.or(default) {
+                return Err(BackendError::Limit {
+                    pointer: pointer_of(name),
+                    detail: format!(
+                        "{name} holds from the making of a sandbox to its end; memory_bytes, cpus \
+                         and pids can be changed while it runs"
+                    ),
+                });
+            }
+        }
+        let (before, after) = (group_limits(from)?, group_limits(to)?);
+        let changes = SandboxLimits {
+            memory_bytes: after
+                .memory_bytes
+                .filter(|_| after.memory_bytes != before.memory_bytes),
+            cpus: after.cpus.filter(|_| after.cpus != before.cpus),
+            pids: after.pids.filter(|_| after.pids != before.pids),
+        };
+        if changes == SandboxLimits::default() {
+            return Ok(());
+        }
+        let name = group(place);
+        self.ask(move |launcher| launcher.limit(&name, changes))
+            .await
     }
 
     async fn start(&self, wanted: &SandboxPlan) -> Result<Created, BackendError> {
@@ -309,6 +353,22 @@ impl LocalBackend {
         }
     }
 
+    /// Has the limits be those of the record: a hub may have died between a change and writing it down.
+    async fn settle_limits(&self, place: &Place, spec: &SandboxSpec) -> Result<(), BackendError> {
+        let recorded = spec.limits.clone().unwrap_or_default();
+        let Ok(limits) = group_limits(&recorded) else {
+            // The machine is smaller than it was; the sandbox is not to die of that.
+            return Ok(());
+        };
+        let name = group(place);
+        let asked = self.ask(move |launcher| launcher.limit(&name, limits));
+        match asked.await {
+            // What cannot be limited here never was.
+            Ok(()) | Err(BackendError::Limit { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// What an earlier hub made and nobody shows any more.
     fn forget_old_etcs(&self) {
         let old = self.etc.parent().map(fs::read_dir);
@@ -342,6 +402,7 @@ impl Backend for LocalBackend {
     ) -> Pending<'a, Result<(), BackendError>> {
         Box::pin(async move {
             self.find(place).await?;
+            self.settle_limits(place, spec).await?;
             self.open_way_out(place, spec).map(drop)
         })
     }
@@ -368,6 +429,15 @@ impl Backend for LocalBackend {
     fn resume<'a>(&'a self, place: &'a Place) -> Pending<'a, Result<(), BackendError>> {
         let name = group(place);
         Box::pin(self.ask(move |launcher| launcher.thaw(&name)))
+    }
+
+    fn limit<'a>(
+        &'a self,
+        place: &'a Place,
+        from: &'a sandshell_types::SandboxLimits,
+        to: &'a sandshell_types::SandboxLimits,
+    ) -> Pending<'a, Result<(), BackendError>> {
+        Box::pin(self.change_limits(place, from, to))
     }
 
     fn destroy<'a>(&'a self, place: &'a Place) -> Pending<'a, Result<(), BackendError>> {
@@ -432,12 +502,18 @@ fn group_limits(limits: &sandshell_types::SandboxLimits) -> Result<SandboxLimits
         pids: Some(limits.pids.unwrap_or(PIDS)),
     };
     wanted.check().map_err(|error| {
-        let pointer = error
-            .limit()
-            .map_or_else(|| "/limits".to_owned(), |field| format!("/limits/{field}"));
+        let pointer = pointer_of(error.limit().unwrap_or_default());
         invalid(pointer, error.to_string())
     })?;
     Ok(wanted)
+}
+
+/// Where a limit stands in a request; without a name, all of them.
+fn pointer_of(limit: &str) -> String {
+    match limit {
+        "" => "/limits".to_owned(),
+        name => format!("/limits/{name}"),
+    }
 }
 
 /// Waits for what becomes of a sandbox that is being made.

@@ -4,7 +4,7 @@
 //! hub ──launch{plan}──► launcher ──fork──► stage ─► agent
 //!     ◄─pidfd, report──────                 │
 //!     ◄──────────────────────── report: Outcome, once
-//!     ──freeze, thaw, remove, sweep{group}──►
+//!     ──freeze, thaw, limit, remove, sweep{group}──►
 //! ```
 //!
 //! It is a re-exec of the same binary, so that what it forks shares its pages and holds nothing of
@@ -33,7 +33,7 @@ use sandshell_sys::{packet, signal};
 use serde::{Deserialize, Serialize};
 
 use crate::harden::Filters;
-use crate::limits::{Controllers, Parent, SandboxGroups};
+use crate::limits::{Controllers, LimitError, Parent, SandboxGroups, SandboxLimits};
 use crate::plan::{AGENT_UID, Ids, RANGE, SANDBOX_UID, SandboxPlan};
 use crate::probe::Outside;
 use crate::stage::{self, Birth, Outcome, Report, Seat, Step, Trees};
@@ -75,6 +75,14 @@ pub enum LauncherError {
     /// A step failed.
     #[error("cannot make the sandbox: {0}")]
     Step(#[from] Step),
+    /// A limit cannot be changed to what was asked; none was.
+    #[error("{reason}")]
+    Limit {
+        /// The field; empty where it is about none.
+        limit: String,
+        /// Why.
+        reason: String,
+    },
     /// It died while it was being made.
     #[error("the sandbox died while it was being made")]
     Died,
@@ -144,6 +152,12 @@ impl Launcher {
         self.ask(&Wish::Thaw(group.to_owned())).map(drop)
     }
 
+    /// Changes limits of the groups of this name, all of them or none; those that are absent stay.
+    pub fn limit(&self, group: &str, limits: SandboxLimits) -> Result<(), LauncherError> {
+        let group = group.to_owned();
+        self.ask(&Wish::Limit { group, limits }).map(drop)
+    }
+
     /// Kills what is left in the groups of this name, and removes them.
     pub fn remove(&self, group: &str) -> Result<(), LauncherError> {
         self.ask(&Wish::Remove(group.to_owned())).map(drop)
@@ -170,8 +184,8 @@ impl Launcher {
         let answer = buffer.get(..n).unwrap_or_default();
         match answer.split_first() {
             Some((&DONE, _)) => Ok(fds),
-            Some((&REFUSED, why)) => Err(serde_json::from_slice::<Step>(why)
-                .map_or(LauncherError::Died, LauncherError::Step)),
+            Some((&REFUSED, why)) => Err(serde_json::from_slice::<Refusal>(why)
+                .map_or(LauncherError::Died, LauncherError::from)),
             _ => Err(LauncherError::Gone(Errno::PROTO)),
         }
     }
@@ -251,19 +265,22 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
                         }
                     };
                 }
-                Err(step) => Err(step),
+                Err(step) => Err(step.into()),
             },
-            Wish::Freeze(group) => freeze(&workshop, &group).map(|()| Vec::new()),
-            Wish::Thaw(group) => SandboxGroups::existing(&workshop.parent, &group)
-                .thaw()
-                .map_err(Step::at("the sandbox's groups"))
-                .map(|()| Vec::new()),
-            Wish::Remove(group) => remove(&workshop, &group).map(|()| Vec::new()),
+            Wish::Limit { group, limits } => SandboxGroups::existing(&workshop.parent, &group)
+                .change(&limits)
+                .map(|()| Vec::new())
+                .map_err(Refusal::from),
+            Wish::Freeze(group) => done(freeze(&workshop, &group)),
+            Wish::Thaw(group) => {
+                let groups = SandboxGroups::existing(&workshop.parent, &group);
+                done(groups.thaw().map_err(Step::at("the sandbox's groups")))
+            }
+            Wish::Remove(group) => done(remove(&workshop, &group)),
             Wish::Sweep { prefix, but } => {
                 let left = workshop.parent.names(&prefix).into_iter();
                 let mut left = left.filter(|name| !but.contains(name));
-                left.try_for_each(|name| remove(&workshop, &name))
-                    .map(|()| Vec::new())
+                done(left.try_for_each(|name| remove(&workshop, &name)))
             }
         };
         reply(&socket, answer);
@@ -282,6 +299,11 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
         let _ = std::fs::remove_dir_all(directory);
     }
     0
+}
+
+/// The answer to a wish that gives nothing back.
+fn done(outcome: Result<(), Step>) -> Result<Vec<OwnedFd>, Refusal> {
+    outcome.map(|()| Vec::new()).map_err(Refusal::from)
 }
 
 fn freeze(workshop: &Workshop, group: &str) -> Result<(), Step> {
@@ -325,12 +347,12 @@ fn keep(kept: &mut Vec<Kept>, plan: SandboxPlan, begun: Beginning) -> Vec<OwnedF
     vec![agent, report]
 }
 
-fn reply(socket: &OwnedFd, answer: Result<Vec<OwnedFd>, Step>) {
+fn reply(socket: &OwnedFd, answer: Result<Vec<OwnedFd>, Refusal>) {
     let (text, fds) = match answer {
         Ok(fds) => (vec![DONE], fds),
-        Err(step) => {
+        Err(refusal) => {
             let mut text = vec![REFUSED];
-            text.extend(serde_json::to_vec(&step).unwrap_or_default());
+            text.extend(serde_json::to_vec(&refusal).unwrap_or_default());
             (text, Vec::new())
         }
     };
@@ -351,8 +373,46 @@ enum Wish {
     Launch(Box<SandboxPlan>),
     Freeze(String),
     Thaw(String),
+    Limit {
+        group: String,
+        limits: SandboxLimits,
+    },
     Remove(String),
-    Sweep { prefix: String, but: Vec<String> },
+    Sweep {
+        prefix: String,
+        but: Vec<String>,
+    },
+}
+
+/// Why it did not get it.
+#[derive(Debug, Serialize, Deserialize)]
+enum Refusal {
+    Step(Step),
+    Limit { limit: String, reason: String },
+}
+
+impl From<Step> for Refusal {
+    fn from(step: Step) -> Self {
+        Self::Step(step)
+    }
+}
+
+impl From<LimitError> for Refusal {
+    fn from(error: LimitError) -> Self {
+        Self::Limit {
+            limit: error.limit().unwrap_or_default().to_owned(),
+            reason: error.to_string(),
+        }
+    }
+}
+
+impl From<Refusal> for LauncherError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Step(step) => Self::Step(step),
+            Refusal::Limit { limit, reason } => Self::Limit { limit, reason },
+        }
+    }
 }
 
 struct Beginning {

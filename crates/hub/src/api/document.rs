@@ -174,6 +174,10 @@ problems! {
     /// Of routes that change one.
     SandboxChangeProblems: InvalidRequest Unauthorized Forbidden SandboxNotFound SandboxGone
         IdempotencyConflict BodyTooLarge UnsupportedMediaType LimitReached Internal Unavailable;
+    /// Of a change of a sandbox's spec.
+    SandboxPatchProblems: InvalidRequest Unauthorized Forbidden SandboxNotFound SandboxGone
+        IdempotencyConflict BodyTooLarge UnsupportedMediaType LimitUnavailable LimitReached Internal
+        Unavailable;
     /// Of routes for admins.
     AdminProblems: InvalidRequest Unauthorized Forbidden Internal;
     /// Of routes about one token.

@@ -74,7 +74,8 @@ pub(super) fn patch(
         value.is_none() && there
     });
     let after = (before.len() + added.count()).saturating_sub(removed.count());
-    count(after, MOST_LABELS, "/labels", "labels")
+    count(after, MOST_LABELS, "/labels", "labels")?;
+    patch.limits.as_ref().map_or(Ok(()), check_limits)
 }
 
 fn labels<'a>(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sandshell_types::{AuditEntry, OnIdle, SandboxPatch, SandboxState, Timestamp};
+use sandshell_types::{AuditEntry, OnIdle, SandboxLimits, SandboxPatch, SandboxState, Timestamp};
 use tokio::sync::{mpsc, watch};
 
 use super::{By, Command, Published, Shared, Wish, policy};
@@ -232,13 +232,32 @@ impl Owner {
         spec.on_idle = patch.on_idle.or(spec.on_idle);
         self.stored.record.expires_at =
             expires_at(self.stored.record.created_at, spec.max_lifetime_ms);
+        let limits = before.spec.limits.clone().unwrap_or_default();
+        let changed = patch.limits.as_ref().map(|patch| patch.or(&limits));
+        if let Some(changed) = &changed {
+            if let Err(error) = self.limit(&limits, changed).await {
+                self.stored.record = before;
+                return Err(error);
+            }
+            self.stored.record.spec.limits = Some(changed.clone());
+        }
         let entry = audit::entry("sandbox.patch", by, self.shared.id.as_str());
         let written = self.write(vec![entry]).await;
         if written.is_err() {
             self.stored.record = before;
+            if let Some(changed) = &changed
+                && let Err(error) = self.limit(changed, &limits).await
+            {
+                tracing::error!(%error, sandbox = %self.shared.id, "its limits are not as recorded");
+            }
         }
         self.tell();
         written
+    }
+
+    async fn limit(&self, from: &SandboxLimits, to: &SandboxLimits) -> Result<(), HubError> {
+        let backend = self.registry.backend();
+        Ok(backend.limit(&self.shared.place, from, to).await?)
     }
 
     async fn idled(&mut self) {
