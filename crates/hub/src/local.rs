@@ -24,7 +24,7 @@ use sandshell_isolate::limits::SandboxLimits;
 use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan as Plan};
 use sandshell_isolate::stage::Outcome;
 use sandshell_sys::{reactor, signal};
-use sandshell_types::{Cpus, NetworkMode, NetworkSpec, Protection, SandboxSpec};
+use sandshell_types::{Cpus, NetworkMode, Protection, SandboxSpec};
 use tokio::io::{AsyncReadExt as _, Interest};
 use tokio::net::UnixStream;
 
@@ -122,17 +122,12 @@ impl LocalBackend {
     /// Opens the way outside that a spec asks for. Says whether there is one, and the certificates that
     /// programs must trust where it speaks for a host.
     fn open_way_out(&self, place: &Place, spec: &SandboxSpec) -> Result<WayOut, BackendError> {
-        let none = NetworkSpec {
-            mode: NetworkMode::None,
-            allow: Vec::new(),
-        };
-        let network = spec.network.as_ref().unwrap_or(&none);
-        let policy =
-            Policy::parse(network, &spec.secrets).map_err(|error| BackendError::Invalid {
-                detail: error.to_string(),
-                pointer: error.pointer,
-            })?;
-        if network.mode == NetworkMode::None {
+        let policy = Policy::of(spec).map_err(|error| BackendError::Invalid {
+            detail: error.to_string(),
+            pointer: error.pointer,
+        })?;
+        let mode = spec.network.as_ref().map(|network| network.mode);
+        if matches!(mode, None | Some(NetworkMode::None)) {
             return Ok(None);
         }
         let failed = |source| BackendError::Failed {
