@@ -19,12 +19,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sandshell_agent::Settings;
 use sandshell_isolate::host_root;
-use sandshell_isolate::launcher::{Launcher, LauncherError};
+use sandshell_isolate::launcher::{Launcher, LauncherError, Naming};
 use sandshell_isolate::limits::SandboxLimits;
 use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan as Plan};
 use sandshell_isolate::stage::Outcome;
 use sandshell_sys::{reactor, signal};
-use sandshell_types::{Cpus, NetworkMode, Protection, SandboxSpec};
+use sandshell_types::{Cpus, NetworkMode, Protection, SandboxId, SandboxSpec};
 use tokio::io::{AsyncReadExt as _, Interest};
 use tokio::net::UnixStream;
 
@@ -66,6 +66,8 @@ pub(crate) struct LocalBackend {
     ids: IdRule,
     launcher: Arc<Mutex<Option<Launcher>>>,
     live: Mutex<HashMap<Place, Arc<OwnedFd>>>,
+    /// What can name those that wait.
+    unnamed: Mutex<HashMap<Place, Naming>>,
     /// The proxies of those that reach outside.
     ways_out: Mutex<HashMap<Place, Egress>>,
     outside: Arc<Outside>,
@@ -106,6 +108,7 @@ impl LocalBackend {
             ids,
             launcher: Arc::default(),
             live: Mutex::default(),
+            unnamed: Mutex::default(),
             ways_out: Mutex::default(),
             outside: Arc::new(Outside::new().map_err(io::Error::other)?),
         })
@@ -163,6 +166,10 @@ impl LocalBackend {
         Ok(Some(bundle))
     }
 
+    fn unnamed(&self) -> MutexGuard<'_, HashMap<Place, Naming>> {
+        self.unnamed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn ways_out(&self) -> MutexGuard<'_, HashMap<Place, Egress>> {
         self.ways_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -201,7 +208,7 @@ impl LocalBackend {
         Ok(Plan {
             directory: self.dir(&wanted.place),
             ids,
-            hostname: hostname(spec, &wanted.place),
+            hostname: wanted.id.to_string(),
             root,
             group: group(&wanted.place),
             limits: group_limits(&limits)?,
@@ -299,6 +306,9 @@ impl LocalBackend {
         let launched = self.ask(move |launcher| launcher.launch(&plan)).await?;
         self.live()
             .insert(wanted.place.clone(), Arc::new(launched.agent));
+        if wanted.waits {
+            self.unnamed().insert(wanted.place.clone(), launched.naming);
+        }
         let protections = outcome(launched.report).await?;
         Ok(Created { protections })
     }
@@ -332,6 +342,7 @@ impl LocalBackend {
             exit_of(&agent).await;
         }
         self.live().remove(place);
+        self.unnamed().remove(place);
         let way_out = self.ways_out().remove(place);
         if let Some(way_out) = way_out {
             way_out.close().await;
@@ -387,6 +398,22 @@ impl Backend for LocalBackend {
                 tracing::warn!(%error, "a sandbox that was not made is not wholly removed");
             }
             made
+        })
+    }
+
+    fn take<'a>(
+        &'a self,
+        place: &'a Place,
+        id: Option<&'a SandboxId>,
+    ) -> Pending<'a, Result<(), BackendError>> {
+        let naming = self.unnamed().remove(place);
+        Box::pin(async move {
+            if let (Some(naming), Some(id)) = (naming, id) {
+                let name = id.to_string();
+                self.ask(move |launcher| launcher.name(&naming, &name))
+                    .await?;
+            }
+            Ok(())
         })
     }
 
@@ -463,13 +490,6 @@ impl Backend for LocalBackend {
 
 fn group(place: &Place) -> String {
     format!("{GROUP}{place}")
-}
-
-/// The name people gave it, or its place.
-fn hostname(spec: &SandboxSpec, place: &Place) -> String {
-    spec.id
-        .as_ref()
-        .map_or_else(|| place.to_string(), ToString::to_string)
 }
 
 fn settings(spec: &SandboxSpec) -> Settings {
