@@ -29,7 +29,7 @@ use tokio::io::{AsyncReadExt as _, Interest};
 use tokio::net::UnixStream;
 
 use crate::backend::{Backend, BackendError, Created, Endpoint, Pending, Place, SandboxPlan};
-use crate::egress::{Authority, Egress, EgressConfig, Outside, Policy};
+use crate::egress::{Authority, Egress, EgressConfig, Outside, Policy, Trust};
 
 /// Ids of the host that sandboxes take, far above those of people, and how many each.
 const FIRST_ID: u32 = 0x1000_0000;
@@ -44,18 +44,8 @@ const DISK: u64 = GIB;
 const INODES: u64 = 200_000;
 const GIB: u64 = 1024 * 1024 * 1024;
 
-/// Where a sandbox finds the certificates to trust, when a proxy speaks for some of its hosts.
-const BUNDLE: &str = "etc/ssl/sandshell.pem";
-
-/// Where systems keep those that they trust themselves.
-const SYSTEM_ROOTS: &[&str] = &[
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/cert.pem",
-];
-
 /// Whether there is a way outside, and the certificates to trust on it.
-type WayOut = Option<Option<String>>;
+type WayOut = Option<Option<Trust>>;
 
 /// The groups of our sandboxes begin so.
 const GROUP: &str = "sandshell-";
@@ -143,12 +133,7 @@ impl LocalBackend {
             .then(|| Authority::load_or_generate(&dir.join("authority.pem")))
             .transpose()
             .map_err(|error| failed(io::Error::other(error)))?;
-        let bundle = authority.as_ref().map(|authority| {
-            let roots = SYSTEM_ROOTS
-                .iter()
-                .find_map(|path| fs::read_to_string(path).ok());
-            authority.bundle(&roots.unwrap_or_default())
-        });
+        let trust = authority.as_ref().map(Authority::trust);
         let state = dir.join("agent");
         fs::DirBuilder::new()
             .recursive(true)
@@ -163,7 +148,7 @@ impl LocalBackend {
         };
         let egress = Egress::start(&state, config).map_err(failed)?;
         self.ways_out().insert(place.clone(), egress);
-        Ok(Some(bundle))
+        Ok(Some(trust))
     }
 
     fn unnamed(&self) -> MutexGuard<'_, HashMap<Place, Naming>> {
@@ -196,13 +181,8 @@ impl LocalBackend {
         let mut settings = settings(spec);
         if let Some(way_out) = way_out {
             settings.egress = true;
-            if let Some(bundle) = way_out {
-                let path = format!("/{BUNDLE}");
-                let found = Authority::environment(&path);
-                let found = found.map(|(name, value)| (name.to_owned(), value));
-                // What was asked for wins over what we know.
-                settings.env = found.chain(settings.env).collect();
-                root.files.push((BUNDLE.to_owned(), bundle));
+            if let Some(trust) = way_out {
+                trust.give(&mut root.files, &mut settings.env);
             }
         }
         Ok(Plan {
