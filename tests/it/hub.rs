@@ -6,6 +6,7 @@ mod idle;
 mod images;
 mod leftovers;
 mod lifecycle;
+mod limits;
 mod preview;
 mod restart;
 mod routing;

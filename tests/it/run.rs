@@ -1,19 +1,26 @@
 //! `sandshell run`: one command in a sandbox of its own, and nothing left of it.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use sandshell_testkit::{alive_with_marker, find_binary, wait_until_gone};
+use sandshell_testkit::{UnprivilegedUser, alive_with_marker, find_binary, wait_until_gone};
 
 use crate::calls::marker;
 
 /// `sandshell run` with its directory below this one.
 fn run(dir: &Path, argv: &[&str]) -> Command {
+    run_with(dir, &[], argv)
+}
+
+fn run_with(dir: &Path, flags: &[&str], argv: &[&str]) -> Command {
     let mut command = Command::new(find_binary());
     command
-        .args(["run", "--"])
+        .arg("run")
+        .args(flags)
+        .arg("--")
         .args(argv)
         .env("XDG_RUNTIME_DIR", dir)
         .stdin(Stdio::null());
@@ -93,5 +100,160 @@ fn killed_hard_it_leaves_nothing() {
             "its directory is left"
         );
         std::thread::yield_now();
+    }
+}
+
+/// The same flags and script as root and as an ordinary user: the code and what was said.
+fn at_each_level(flags: &[&str], script: &str, check: impl Fn(Option<i32>, &str, &str)) {
+    let ordinary = UnprivilegedUser::get();
+    for user in [None, ordinary] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = run_with(dir.path(), flags, &["bash", "-c", script]);
+        if let Some(user) = user {
+            user.own(dir.path());
+            command.uid(user.uid).gid(user.gid);
+        }
+        let said = command.env("RUN_TEST_KEY", "hunter2").output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (out, err) = (text(&said.stdout), text(&said.stderr));
+        check(said.status.code(), &out, &err);
+        assert_eq!(entries(dir.path()), 0, "its directory is gone when it ends");
+    }
+}
+
+#[test]
+fn limits_hold_or_nothing_is_run() {
+    let hungry = "echo ran; exec python3 -c 'x = bytearray(200 << 20)'";
+    at_each_level(&["--memory", "64M"], hungry, |code, out, err| {
+        // Where no group can be made it is said, before the command starts.
+        if err.contains("--memory cannot be kept here") {
+            assert_eq!((code, out), (Some(125), ""), "{err}");
+        } else {
+            assert_eq!((code, out), (Some(137), "ran\n"), "{err}");
+        }
+    });
+    let busy = "TIMEFORMAT=%U; time timeout 2 bash -c 'while :; do :; done'";
+    at_each_level(&["--cpus", "0.5"], busy, |code, _, err| {
+        if err.contains("--cpus cannot be kept here") {
+            assert_eq!(code, Some(125), "{err}");
+        } else {
+            let used: f64 = err.lines().last().unwrap().parse().unwrap();
+            assert!(used < 1.4, "{used} of 2 s");
+        }
+    });
+    let fork = "exec python3 -c '
+import os, time
+n = 0
+try:
+    while n < 60:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+        n += 1
+except OSError as error:
+    print(n, error.errno)
+'";
+    at_each_level(&["--pids", "30"], fork, |_, out, err| {
+        let (forks, errno) = out.trim().split_once(' ').expect(err);
+        assert!(forks.parse::<u32>().unwrap() < 30 && errno == "11", "{out}");
+    });
+    let fill = "head -c 64M /dev/zero > /tmp/big; stat -c %s /tmp/big";
+    at_each_level(&["--disk", "8M"], fill, |_, out, err| {
+        assert!(err.contains("No space left"), "{err}");
+        assert!(out.trim().parse::<u64>().unwrap() <= 8 << 20, "{out}");
+    });
+}
+
+#[test]
+fn a_command_whose_time_is_over_is_killed_with_all_it_started() {
+    let mark = marker();
+    let script =
+        format!("trap '' TERM; MARK={mark} sleep 1000 & echo begun; sleep 1000; echo not reached");
+    at_each_level(&["--timeout", "300ms"], &script, |code, out, err| {
+        assert_eq!((code, out), (Some(124), "begun\n"), "{err}");
+        assert_eq!(alive_with_marker(&mark), Vec::<i32>::new());
+    });
+    at_each_level(&["--timeout", "1m"], "exit 3", |code, _, err| {
+        assert_eq!(code, Some(3), "{err}");
+    });
+}
+
+#[test]
+fn the_network_is_what_the_flags_say() {
+    let look = "echo proxy=${HTTP_PROXY:+set}";
+    for (flags, said) in [
+        (&["--network", "none"][..], "proxy=\n"),
+        (&["--network", "full"], "proxy=set\n"),
+        (
+            &["--network", "allow", "--allow", "a.example"],
+            "proxy=set\n",
+        ),
+    ] {
+        at_each_level(flags, look, |code, out, err| {
+            assert_eq!((code, out), (Some(0), said), "{flags:?}: {err}");
+        });
+    }
+    let flags = [
+        "--allow",
+        "a.example",
+        "--secret",
+        "a.example:X-Key=RUN_TEST_KEY",
+    ];
+    let look = "env | grep -c hunter2; grep -c sandshell <<< $SSL_CERT_FILE; \
+                openssl x509 -in $SSL_CERT_FILE -noout || grep -c BEGIN $SSL_CERT_FILE > /dev/null";
+    at_each_level(&flags, look, |code, out, err| {
+        assert_eq!((code, out), (Some(0), "0\n1\n"), "{err}");
+        assert!(!err.contains("hunter2"), "{err}");
+    });
+}
+
+#[test]
+fn wrong_flags_are_said_before_anything_is_made() {
+    for (flags, said) in [
+        (&["--network", "allow"][..], "at least one host"),
+        (
+            &["--network", "none", "--allow", "a.example"],
+            "no meaning in this mode",
+        ),
+        (&["--network", "half"], "possible values: none, allow, full"),
+        (&["--memory", "1K"], "nothing can run with less"),
+        (&["--memory", "lots"], "such as 1048576, 512M or 2G"),
+        (&["--cpus", "9999"], "this machine has"),
+        (&["--pids", "2"], "nothing can run with less"),
+        (&["--timeout", "0"], "such as 30s"),
+        (
+            &["--allow", "a.example", "--secret", "a.example:X-Key"],
+            "HOST:HEADER=VARIABLE",
+        ),
+        (
+            &[
+                "--allow",
+                "a.example",
+                "--secret",
+                "a.example:X-Key=NO_SUCH_VARIABLE",
+            ],
+            "NO_SUCH_VARIABLE is not set",
+        ),
+        (
+            &["--secret", "a.example:X-Key=RUN_TEST_KEY"],
+            "network mode does not have",
+        ),
+        (
+            &[
+                "--allow",
+                "a.example",
+                "--secret",
+                "b.example:X-Key=RUN_TEST_KEY",
+            ],
+            "not on the allow list",
+        ),
+    ] {
+        at_each_level(flags, "echo ran", |code, out, err| {
+            assert_eq!((code, out), (Some(2), ""), "{flags:?}: {err}");
+            assert!(
+                err.contains(said) && !err.contains("hunter2"),
+                "{flags:?}: {err}"
+            );
+        });
     }
 }

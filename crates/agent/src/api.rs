@@ -19,7 +19,7 @@ mod processes;
 pub(crate) mod routes;
 mod sandbox;
 mod search;
-mod service;
+pub(crate) mod service;
 mod sessions;
 mod terminals;
 mod tickets;

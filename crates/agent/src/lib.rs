@@ -74,6 +74,7 @@ pub mod parts {
     pub use crate::api::explorer::{docs, with_tag};
     pub use crate::api::paging::{PageQuery, page};
     pub use crate::api::routes::{Route, Routes};
+    pub use crate::api::service::{__path_healthz, __path_version, healthz, version};
     pub use crate::auth::OPEN;
     pub use crate::browsers::{Browsers, Caller, is_websocket, take_parameter};
     pub use crate::edge::{IDEMPOTENCY_KEY, REPLAYED, render_problem, text_of, valid_key};
@@ -82,16 +83,15 @@ pub mod parts {
     pub use crate::listen::{Connection, Listener};
     pub use crate::metrics::{Exposition, Metrics, Open};
     pub use crate::ports::Peer;
-    pub use crate::ports::head::{OUTSIDE, VISITOR, strip_connection, tokens, upgrade};
+    pub use crate::ports::head::{OUTSIDE, VISITOR, for_next_hop, strip_connection, upgrade};
+    pub use crate::ports::kept::{Kept, KeptBody};
     pub use crate::problem::ApiError;
     pub use crate::ready::write as write_ready_file;
     pub use crate::request_id::{REQUEST_ID, RequestIds};
     pub use crate::server::{Answering, Slot, serve as serve_connections};
+    pub use crate::state_dir::StateDir;
     pub use crate::supervise::told_to_end;
-    pub use crate::ticket::{
-        PARAMETER as TICKET_PARAMETER, PREFIX as TICKET_PREFIX, TicketError, Tickets,
-        VALID_FOR as TICKET_VALID_FOR,
-    };
+    pub use crate::ticket::{PARAMETER as TICKET_PARAMETER, PREFIX as TICKET_PREFIX, Tickets};
 }
 
 use crate::auth::Auth;
@@ -396,7 +396,8 @@ async fn serve_on(
     surroundings: Surroundings,
     announce: impl FnOnce(&Started) -> Result<(), AgentError>,
 ) -> Result<i32, AgentError> {
-    let state_dir = StateDir::open(&options.state_dir)?;
+    let state_dir = StateDir::open(&options.state_dir, "agent")?;
+    state_dir.clear()?;
     let address = listener.address().map_err(|source| AgentError::Listen {
         listen: options.listen.clone(),
         source,

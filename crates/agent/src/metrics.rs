@@ -15,7 +15,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, Method, StatusCode, header};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use crate::api::routes::Routes;
@@ -186,6 +187,15 @@ impl Histogram {
 pub struct Exposition(String);
 
 impl Exposition {
+    /// One that begins with the version.
+    pub fn of_this_program() -> Self {
+        const NAME: &str = "sandshell_build_info";
+        let mut text = Self::default();
+        text.family(NAME, "gauge", "The version of the program.");
+        text.sample(NAME, &format!("version=\"{}\"", crate::VERSION), 1);
+        text
+    }
+
     /// Opens a family of samples. Writing to a string cannot fail.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -209,6 +219,13 @@ impl Exposition {
     /// The text so far.
     pub fn into_text(self) -> String {
         self.0
+    }
+}
+
+impl IntoResponse for Exposition {
+    fn into_response(self) -> Response {
+        let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+        ([(header::CONTENT_TYPE, kind)], self.into_text()).into_response()
     }
 }
 

@@ -15,6 +15,7 @@
 
 mod exposed;
 pub(crate) mod head;
+pub(crate) mod kept;
 mod proxy;
 mod tunnel;
 mod upstream;

@@ -1,8 +1,7 @@
-//! The agent's directory: private, and for one agent at a time.
+//! A server's directory: private, and for one server at a time.
 //!
-//! Owns the directory's mode, its lock, and the clearing of what a former agent left: nothing in it
-//! outlives the agent that wrote it, but for finished backups. Does not own what the execution core
-//! and the backups put there.
+//! Owns the directory's mode, its lock, and the clearing of what a former agent left: nothing in an
+//! agent's outlives the agent that wrote it, but for finished backups. Does not own what is put there.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -18,9 +17,11 @@ const LEFTOVERS: &[&str] = &["logs", "sessions"];
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateDirError {
-    /// Another agent has it.
-    #[error("another agent uses the state directory {path}")]
+    /// Another server of this kind has it.
+    #[error("another {kind} uses the state directory {path}")]
     InUse {
+        /// What it is.
+        kind: &'static str,
         /// The directory.
         path: PathBuf,
     },
@@ -38,22 +39,14 @@ pub enum StateDirError {
 
 /// A directory that is ours until this is dropped.
 #[derive(Debug)]
-pub(crate) struct StateDir {
+pub struct StateDir {
     path: PathBuf,
     _lock: File,
 }
 
 impl StateDir {
-    /// Makes the directory if need be, takes it and clears it.
-    pub(crate) fn open(path: &Path) -> Result<Self, StateDirError> {
-        let failed = |action, path: &Path| {
-            let path = path.to_owned();
-            move |source| StateDirError::Io {
-                action,
-                path,
-                source,
-            }
-        };
+    /// Makes the directory if need be and takes it, for an agent or a hub.
+    pub fn open(path: &Path, kind: &'static str) -> Result<Self, StateDirError> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -72,11 +65,16 @@ impl StateDir {
             .map_err(failed("open", &lock_path))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StateDirError::InUse { path }),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StateDirError::InUse { kind, path }),
             Err(errno) => return Err(failed("lock", &lock_path)(errno.into())),
         }
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Removes what a former agent left.
+    pub(crate) fn clear(&self) -> Result<(), StateDirError> {
         for name in LEFTOVERS {
-            let leftover = path.join(name);
+            let leftover = self.path.join(name);
             match std::fs::remove_dir_all(&leftover) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(failed("clear", &leftover)(error));
@@ -84,11 +82,22 @@ impl StateDir {
                 _ => {}
             }
         }
-        Ok(Self { path, _lock: lock })
+        Ok(())
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is, without links.
+    pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// Tells what was tried on what.
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StateDirError {
+    let path = path.to_owned();
+    move |source| StateDirError::Io {
+        action,
+        path,
+        source,
     }
 }
 
@@ -101,17 +110,17 @@ mod tests {
     fn is_private_and_for_one_agent() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/b");
-        let first = StateDir::open(&path).unwrap();
+        let first = StateDir::open(&path, "agent").unwrap();
         assert_eq!(
             std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
             0o700
         );
         assert!(matches!(
-            StateDir::open(&path),
+            StateDir::open(&path, "agent"),
             Err(StateDirError::InUse { .. })
         ));
         drop(first);
-        StateDir::open(&path).unwrap();
+        StateDir::open(&path, "agent").unwrap();
     }
 
     #[test]
@@ -120,7 +129,8 @@ mod tests {
         for name in ["logs", "sessions", "mine"] {
             std::fs::create_dir_all(dir.path().join(name).join("deep")).unwrap();
         }
-        let state = StateDir::open(dir.path()).unwrap();
+        let state = StateDir::open(dir.path(), "agent").unwrap();
+        state.clear().unwrap();
         assert!(!state.path().join("logs").exists());
         assert!(!state.path().join("sessions").exists());
         assert!(state.path().join("mine/deep").exists());
@@ -129,9 +139,9 @@ mod tests {
     #[test]
     fn leaves_a_running_agents_files_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let _first = StateDir::open(dir.path()).unwrap();
+        let _first = StateDir::open(dir.path(), "agent").unwrap();
         std::fs::create_dir(dir.path().join("logs")).unwrap();
-        assert!(StateDir::open(dir.path()).is_err());
+        assert!(StateDir::open(dir.path(), "agent").is_err());
         assert!(dir.path().join("logs").exists());
     }
 
@@ -141,7 +151,7 @@ mod tests {
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
         assert!(matches!(
-            StateDir::open(&file.join("x")),
+            StateDir::open(&file.join("x"), "agent"),
             Err(StateDirError::Io { action: "make", .. })
         ));
     }

@@ -16,15 +16,18 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use http::{HeaderMap, Method};
+use axum::response::{IntoResponse as _, Response};
+use http::{HeaderMap, Method, StatusCode};
+use sandshell_types::{ErrorCode, TicketReply, Timestamp};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
 
 use crate::api::routes::Routes;
+use crate::problem::ApiError;
 
 /// How long a ticket waits to be used.
-pub const VALID_FOR: Duration = Duration::from_secs(30);
+const VALID_FOR: Duration = Duration::from_secs(30);
 
 /// Most tickets that wait at a time.
 pub(crate) const CAPACITY: usize = 1_000;
@@ -49,7 +52,7 @@ pub struct Tickets {
 
 /// Why no ticket was made.
 #[derive(Debug, thiserror::Error)]
-pub enum TicketError {
+enum TicketError {
     /// As many wait as may.
     #[error("{CAPACITY} tickets are waiting to be used")]
     Full,
@@ -68,7 +71,7 @@ impl Tickets {
     }
 
     /// Makes a ticket for a path.
-    pub fn issue(&self, path: String) -> Result<String, TicketError> {
+    fn issue(&self, path: String) -> Result<String, TicketError> {
         let mut random = [0_u8; 24];
         getrandom::fill(&mut random).map_err(TicketError::Random)?;
         let ticket = random.iter().fold(PREFIX.to_owned(), |mut text, byte| {
@@ -86,6 +89,21 @@ impl Tickets {
             until: Instant::now() + VALID_FOR,
         });
         Ok(ticket)
+    }
+
+    /// Makes a ticket for a path, and the answer that gives it away.
+    pub fn give(&self, path: &str) -> Result<Response, ApiError> {
+        let ticket = self.issue(path.to_owned()).map_err(|error| match error {
+            TicketError::Full => ApiError::new(ErrorCode::LimitReached, error.to_string())
+                .hint("Each is forgotten when it is used, or after 30 seconds."),
+            TicketError::Random(_) => ApiError::internal("a ticket cannot be made", &error),
+        })?;
+        let reply = TicketReply {
+            url: format!("{path}?{PARAMETER}={ticket}"),
+            ticket,
+            expires_at: Timestamp::now() + VALID_FOR,
+        };
+        Ok((StatusCode::CREATED, axum::Json(reply)).into_response())
     }
 
     /// Uses a ticket up. Whether it opens this request.

@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use sandshell_agent::{Listen, Origin};
 use sandshell_hub::PreviewDomain;
 
+use crate::run::bounds::Bounds;
+
 const EXAMPLES: &str = "\
 Examples:
   sandshell serve                          keep sandboxes, and serve them on 127.0.0.1:4020
@@ -21,7 +23,7 @@ Examples:
 const RUN_EXAMPLES: &str = "\
 Examples:
   sandshell run -- python3 -c 'print(6 * 7)'
-  sandshell run --user root -- bash < script.sh
+  sandshell run --memory 512M --timeout 30s --allow pypi.org -- bash < script.sh
 ";
 
 const SERVE_EXAMPLES: &str = "\
@@ -161,10 +163,8 @@ pub(crate) struct RunArguments {
     #[arg(long = "env", short = 'e', value_name = "KEY=VALUE", value_parser = variable)]
     pub(crate) environment: Vec<(String, String)>,
 
-    /// Host that it may reach, `example.com`, `*.example.com` or `example.com:8443`; may be given again.
-    /// Without any it reaches nothing.
-    #[arg(long, value_name = "HOST")]
-    pub(crate) allow: Vec<String>,
+    #[command(flatten)]
+    pub(crate) bounds: Bounds,
 
     /// The command and its arguments [default: what the image says].
     #[arg(last = true, required_unless_present = "image", value_name = "CMD")]

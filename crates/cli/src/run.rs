@@ -7,21 +7,23 @@
 //! The sandbox lives as long as this process: when it ends, by SIGKILL too, the launcher sees its
 //! socket close, ends the sandbox and removes its directory.
 
+pub(crate) mod bounds;
+
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sandshell_agent::Settings;
 use sandshell_client::types::{
-    Cpus, ErrorCode, KillRequest, NetworkMode, NetworkRefused, NetworkSpec, ProcessId,
-    ProcessRecord, ProcessRequest, Protection, ProtectionStatus, RefusalReason, SignalRequest,
-    SignalScope, StreamName, WaitRequest,
+    ErrorCode, KillRequest, NetworkRefused, ProcessId, ProcessRecord, ProcessRequest, Protection,
+    ProtectionStatus, RefusalReason, SignalRequest, SignalScope, StreamName, WaitRequest,
 };
 use sandshell_client::{Client, ClientError, OutputQuery};
-use sandshell_hub::egress::{Egress, EgressConfig, Outside, Policy};
+use sandshell_hub::egress::{Authority, Egress, EgressConfig, Outside, Policy};
 use sandshell_isolate::launcher::{Launcher, read_outcome};
 use sandshell_isolate::limits::SandboxLimits;
 use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan, WORKSPACE};
@@ -40,24 +42,25 @@ use crate::failure::Failure;
 /// they share nothing else.
 const FIRST_ID: u32 = 0x7000_0000;
 
-/// Bytes and files that can be written.
-const SIZE: u64 = 1024 * 1024 * 1024;
+/// Files that can be made.
 const INODES: u64 = 200_000;
-const PIDS: u64 = 1024;
-const MEMORY: u64 = 2 * SIZE;
+
+/// The exit code of a command whose time was over, as of timeout(1).
+const TIMED_OUT: u8 = 124;
 
 /// Most bytes of stdin sent at a time.
 const PIECE: usize = 64 * 1024;
 
-pub(crate) fn run(mut arguments: RunArguments) -> Result<ExitCode, Failure> {
-    let policy = egress_policy(std::mem::take(&mut arguments.allow))?;
+pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
+    let policy = arguments.bounds.policy()?;
+    let limits = arguments.bounds.limits()?;
     let launcher = Launcher::start().map_err(|error| Failure::ours(&error))?;
     let directory = own_directory(arguments.image.is_some());
     let directory = directory.map_err(|error| Failure::ours(&error))?;
     // From now on it goes with us, whatever becomes of us.
     let kept = launcher.keep(&directory);
     kept.map_err(|error| Failure::ours(&error))?;
-    let code = run_in(&launcher, directory, arguments, policy);
+    let code = run_in(&launcher, directory, arguments, limits, policy);
     launcher.finish();
     code.map(ExitCode::from)
 }
@@ -66,6 +69,7 @@ fn run_in(
     launcher: &Launcher,
     directory: PathBuf,
     arguments: RunArguments,
+    limits: SandboxLimits,
     policy: Option<Policy>,
 ) -> Result<u8, Failure> {
     let ids = if rustix::process::geteuid().is_root() {
@@ -74,6 +78,12 @@ fn run_in(
         Ids::Own
     };
     let state = directory.join("agent");
+    let authority = match &policy {
+        Some(policy) if policy.has_secrets() => {
+            Some(Authority::generate().map_err(|error| Failure::ours(&error))?)
+        }
+        _ => None,
+    };
     let image = match &arguments.image {
         Some(path) => Some(image::open(path, &directory)?),
         None => None,
@@ -98,19 +108,20 @@ fn run_in(
     let cwd = arguments.cwd.or(config.workdir.map(PathBuf::from));
     let cwd = cwd.unwrap_or_else(|| Path::new("/").join(WORKSPACE));
     let user = arguments.user.or(config.user);
-    let root = match &image {
+    let disk = arguments.bounds.disk();
+    let mut root = match &image {
         Some(image) => {
             let (user, cwd) = (user.as_deref(), cwd.to_str());
-            image_root::plan(&image.root, user, cwd, ids, SIZE, INODES)
+            image_root::plan(&image.root, user, cwd, ids, disk, INODES)
                 .map_err(|error| Failure::ours(&error))?
         }
         None => {
             let etc = directory.join("etc");
             host_root::make_etc(&etc).map_err(|error| Failure::ours(&error))?;
-            host_root::plan(&etc, ids, SIZE, INODES)
+            host_root::plan(&etc, ids, disk, INODES)
         }
     };
-    let settings = Settings {
+    let mut settings = Settings {
         cwd: Some(cwd),
         user: Some(user.unwrap_or_else(|| SANDBOX_USER.to_owned())),
         env: config
@@ -121,17 +132,16 @@ fn run_in(
         log_bytes: None,
         egress: policy.is_some(),
     };
+    if let Some(authority) = &authority {
+        authority.trust().give(&mut root.files, &mut settings.env);
+    }
     let url = format!("unix:{}", directory.join("agent.sock").display());
     let plan = SandboxPlan {
         root,
         ids,
         hostname: "sandbox".to_owned(),
         group: format!("sandshell-run-{}", rustix::process::getpid().as_raw_pid()),
-        limits: SandboxLimits {
-            memory_bytes: Some(MEMORY),
-            cpus: all_processors(),
-            pids: Some(PIDS),
-        },
+        limits,
         open_files: None,
         one_shot: true,
         agent: serde_json::to_value(settings).map_err(|error| Failure::ours(&error))?,
@@ -141,7 +151,10 @@ fn run_in(
         .launch(&plan)
         .map_err(|error| Failure::ours(&error))?;
     match read_outcome(launched.report).map_err(|error| Failure::ours(&error))? {
-        Outcome::Ready(protections) => say_missing(&protections),
+        Outcome::Ready(protections) => {
+            arguments.bounds.check_kept(&protections)?;
+            say_missing(&protections);
+        }
         Outcome::Failed(step) => return Err(Failure::ours(&step)),
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -150,9 +163,9 @@ fn run_in(
         .map_err(|error| Failure::ours(&error))?;
     let code = runtime.block_on(async {
         let way_out = policy
-            .map(|policy| WayOut::open(&state, policy))
+            .map(|policy| WayOut::open(&state, policy, authority))
             .transpose()?;
-        let code = attend(&url, command).await;
+        let code = attend(&url, command, arguments.bounds.timeout).await;
         if let Some(way_out) = way_out {
             way_out.close().await;
         }
@@ -169,11 +182,6 @@ fn run_in(
     // Reading our stdin may still go on; nobody waits for it.
     runtime.shutdown_background();
     code
-}
-
-fn all_processors() -> Option<Cpus> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Cpus::new(f64::from(u32::try_from(processors).unwrap_or(u32::MAX)))
 }
 
 /// Protection is never silently off.
@@ -193,27 +201,6 @@ fn say_missing(protections: &[Protection]) {
     }
 }
 
-/// What the command may reach; none without a list.
-fn egress_policy(allow: Vec<String>) -> Result<Option<Policy>, Failure> {
-    if allow.is_empty() {
-        return Ok(None);
-    }
-    let network = NetworkSpec {
-        mode: NetworkMode::Allow,
-        allow,
-    };
-    match Policy::parse(&network, &[]) {
-        Ok(policy) => Ok(Some(policy)),
-        Err(error) => {
-            let failure = Failure::usage(error.to_string());
-            Err(match error.hint {
-                Some(hint) => failure.hint(hint),
-                None => failure,
-            })
-        }
-    }
-}
-
 /// The way out, while the command runs. What is refused is said on stderr.
 struct WayOut {
     egress: Egress,
@@ -221,12 +208,12 @@ struct WayOut {
 }
 
 impl WayOut {
-    fn open(state: &Path, policy: Policy) -> Result<Self, Failure> {
+    fn open(state: &Path, policy: Policy, authority: Option<Authority>) -> Result<Self, Failure> {
         let outside = Outside::new().map_err(|error| Failure::ours(&error))?;
         let config = EgressConfig {
             sandbox: "run".to_owned(),
             policy,
-            authority: None,
+            authority,
             outside: Arc::new(outside),
         };
         let egress = Egress::start(state, config).map_err(|error| Failure::ours(&error))?;
@@ -276,12 +263,17 @@ fn own_directory(large: bool) -> std::io::Result<PathBuf> {
     Ok(path)
 }
 
-async fn attend(url: &str, argv: Vec<String>) -> Result<u8, ClientError> {
+async fn attend(
+    url: &str,
+    argv: Vec<String>,
+    timeout: Option<Duration>,
+) -> Result<u8, ClientError> {
     let client = Client::new(url, None)?;
     let process = client
         .create_process(&ProcessRequest {
             argv: Some(argv),
             stdin_open: true,
+            timeout_ms: timeout.and_then(|time| u64::try_from(time.as_millis()).ok()),
             ..ProcessRequest::default()
         })
         .await?;
@@ -297,7 +289,12 @@ async fn attend(url: &str, argv: Vec<String>) -> Result<u8, ClientError> {
     client.wait_process(&id, &WaitRequest::default()).await?;
     forwarding.abort();
     feeding.abort();
-    Ok(exit_code(&client.process(&id).await?))
+    let record = client.process(&id).await?;
+    Ok(if record.timed_out {
+        TIMED_OUT
+    } else {
+        exit_code(&record)
+    })
 }
 
 /// The command's own code, or 128 and the signal that ended it.

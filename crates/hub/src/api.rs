@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Extension, State};
+use sandshell_agent::parts;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
@@ -45,9 +46,9 @@ fn table() -> Vec<UtoipaMethodRouter<Arc<Hub>>> {
         routes!(tokens::get, tokens::revoke),
         routes!(audit::list),
         routes!(service::tickets),
-        routes!(service::healthz),
+        routes!(parts::healthz),
         routes!(service::readyz),
-        routes!(service::version),
+        routes!(parts::version),
         routes!(service::openapi),
         routes!(service::docs),
         routes!(service::metrics),

@@ -13,7 +13,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 
-use sandshell_types::{Protection, SandboxSpec};
+use sandshell_types::{Protection, SandboxId, SandboxLimits, SandboxSpec};
 
 /// A future of a backend's call.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -55,6 +55,10 @@ pub struct SandboxPlan {
     pub place: Place,
     /// A number that no other live sandbox of this hub has; a backend may make a range of ids of it.
     pub slot: u32,
+    /// The id that it has for people, which is what it calls itself.
+    pub id: SandboxId,
+    /// Whether it is to wait until it is taken, perhaps under another id.
+    pub waits: bool,
     /// What was asked for, the values of secrets included.
     pub spec: SandboxSpec,
 }
@@ -94,6 +98,14 @@ pub enum BackendError {
         /// Those there are.
         known: Vec<String>,
     },
+    /// A limit cannot be kept, or not be changed to that at the moment; nothing was changed.
+    #[error("{detail}")]
+    Limit {
+        /// JSON pointer to the field.
+        pointer: String,
+        /// Why not.
+        detail: String,
+    },
     /// The sandbox is dead.
     #[error("{0}")]
     Dead(String),
@@ -112,6 +124,13 @@ pub trait Backend: Send + Sync + 'static {
     /// Makes a sandbox whose agent takes connections when this returns. After a failure nothing of it
     /// is left.
     fn create<'a>(&'a self, plan: &'a SandboxPlan) -> Pending<'a, Result<Created, BackendError>>;
+
+    /// Takes one that waits; `id` is the one it is to have if it is not that of its making.
+    fn take<'a>(
+        &'a self,
+        place: &'a Place,
+        id: Option<&'a SandboxId>,
+    ) -> Pending<'a, Result<(), BackendError>>;
 
     /// Takes over a sandbox that an earlier hub made. [`BackendError::Dead`] tells that there is
     /// nothing to take over, and why.
@@ -132,6 +151,15 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Lets it go on. Waking one that runs is no mistake.
     fn resume<'a>(&'a self, place: &'a Place) -> Pending<'a, Result<(), BackendError>>;
+
+    /// Changes its limits from these to those while it runs, all that differ or none. A limit that is
+    /// absent is the backend's default.
+    fn limit<'a>(
+        &'a self,
+        place: &'a Place,
+        from: &'a SandboxLimits,
+        to: &'a SandboxLimits,
+    ) -> Pending<'a, Result<(), BackendError>>;
 
     /// Ends it, alive or dead, frozen or not, and removes all it had. When this returns, nothing of it
     /// runs.

@@ -55,7 +55,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use address::{Denied, Guard, is_public};
-pub use authority::{Authority, AuthorityError};
+pub use authority::{Authority, AuthorityError, Trust};
 pub use host::{Host, HostError};
 pub use outside::Outside;
 pub use policy::{MAX_ALLOW, MAX_SECRET_VALUE, MAX_SECRETS, Policy, PolicyError};

@@ -109,6 +109,7 @@ impl HubError {
             Self::Backend(error) => match **error {
                 BackendError::Invalid { .. } => ErrorCode::InvalidRequest,
                 BackendError::NoImage { .. } => ErrorCode::ImageNotFound,
+                BackendError::Limit { .. } => ErrorCode::LimitUnavailable,
                 _ => ErrorCode::Unavailable,
             },
             Self::Store(_) | Self::Random(_) => ErrorCode::Internal,
@@ -188,6 +189,9 @@ impl From<HubError> for ApiError {
                 }
                 BackendError::Invalid { pointer, detail } => {
                     Self::new(ErrorCode::InvalidRequest, detail.clone()).pointer(pointer.clone())
+                }
+                BackendError::Limit { pointer, detail } => {
+                    Self::new(ErrorCode::LimitUnavailable, detail.clone()).pointer(pointer.clone())
                 }
                 other => {
                     tracing::error!(error = %other, "the backend failed");

@@ -36,7 +36,6 @@ mod rate;
 mod registry;
 mod route;
 mod sandbox;
-mod state_dir;
 mod store;
 mod tokens;
 mod warm;
@@ -49,8 +48,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use sandshell_agent::parts::{
-    Browsers, CAPACITY, Keys, Listener, Metrics, RequestIds, Routes, Tickets, serve_connections,
-    told_to_end, write_ready_file,
+    Browsers, CAPACITY, Keys, Listener, Metrics, RequestIds, Routes, StateDir, Tickets,
+    serve_connections, told_to_end, write_ready_file,
 };
 use sandshell_agent::{Listen, Origin, Token, TokenError};
 use tokio_util::sync::CancellationToken;
@@ -58,7 +57,7 @@ use tokio_util::task::TaskTracker;
 
 pub use api::openapi_json;
 pub use preview::PreviewDomain;
-pub use state_dir::StateDirError;
+pub use sandshell_agent::StateDirError;
 pub use store::StoreError;
 
 use crate::edge::{Answer, Edge};
@@ -68,7 +67,6 @@ use crate::preview::Previews;
 use crate::registry::{Bounds, Registry};
 use crate::route::Tunnels;
 use crate::sandbox::By;
-use crate::state_dir::StateDir;
 use crate::store::Store;
 use crate::tokens::Tokens;
 
@@ -77,6 +75,10 @@ pub const MAX_CONNECTIONS: usize = 10_240;
 
 /// Sandboxes at a time.
 pub const MAX_SANDBOXES: usize = 1000;
+
+/// Longest path of the state directory: the socket of a sandbox lies 36 bytes deeper, and the path of a
+/// socket has at most 107.
+const LONGEST_STATE_DIR: usize = 70;
 
 /// Requests a second for each token.
 pub const RATE: u32 = 5000;
@@ -139,6 +141,9 @@ pub enum ServeError {
     /// The state directory cannot be used.
     #[error(transparent)]
     StateDir(#[from] StateDirError),
+    /// No socket could be made in the state directory.
+    #[error("the path of the state directory, {}, is longer than {LONGEST_STATE_DIR} bytes", .0.display())]
+    StateDirTooLong(PathBuf),
     /// The records cannot be used.
     #[error("cannot use the records in {path}")]
     Store {
@@ -188,7 +193,9 @@ impl ServeError {
             Self::StateDir(StateDirError::InUse { .. }) => {
                 Some("give this hub a directory of its own with --state-dir DIR".to_owned())
             }
-            Self::StateDir(_) => Some("choose another directory with --state-dir DIR".to_owned()),
+            Self::StateDir(_) | Self::StateDirTooLong(_) => {
+                Some("choose another directory with --state-dir DIR".to_owned())
+            }
             Self::Store {
                 source: StoreError::Newer { .. },
                 ..
@@ -230,7 +237,10 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
     if !options.listen.is_local() && options.token_file.is_none() {
         return Err(ServeError::Exposed(options.listen));
     }
-    let state_dir = StateDir::open(&options.state_dir)?;
+    let state_dir = StateDir::open(&options.state_dir, "hub")?;
+    if state_dir.path().as_os_str().len() > LONGEST_STATE_DIR {
+        return Err(ServeError::StateDirTooLong(state_dir.path().to_owned()));
+    }
     let records = state_dir.path().join("hub.db");
     let (store, loaded) = Store::open(&records).map_err(|source| ServeError::Store {
         path: records,

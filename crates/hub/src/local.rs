@@ -20,17 +20,17 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sandshell_agent::Settings;
 use sandshell_isolate::host_root;
 use sandshell_isolate::image_root::{self, ImageRootError};
-use sandshell_isolate::launcher::{Launcher, LauncherError};
+use sandshell_isolate::launcher::{Launcher, LauncherError, Naming};
 use sandshell_isolate::limits::{self as group_limit, SandboxLimits};
 use sandshell_isolate::plan::{Ids, RootPlan, SANDBOX_USER, SandboxPlan as Plan, WORKSPACE};
 use sandshell_isolate::stage::Outcome;
 use sandshell_sys::{reactor, signal};
-use sandshell_types::{Cpus, ImageConfig, NetworkMode, NetworkSpec, Protection, SandboxSpec};
+use sandshell_types::{Cpus, ImageConfig, NetworkMode, Protection, SandboxId, SandboxSpec};
 use tokio::io::{AsyncReadExt as _, Interest};
 use tokio::net::UnixStream;
 
 use crate::backend::{Backend, BackendError, Created, Endpoint, Pending, Place, SandboxPlan};
-use crate::egress::{Authority, Egress, EgressConfig, Outside, Policy};
+use crate::egress::{Authority, Egress, EgressConfig, Outside, Policy, Trust};
 use crate::error::HubError;
 use crate::images::Images;
 
@@ -47,18 +47,8 @@ const DISK: u64 = GIB;
 const INODES: u64 = 200_000;
 const GIB: u64 = 1024 * 1024 * 1024;
 
-/// Where a sandbox finds the certificates to trust, when a proxy speaks for some of its hosts.
-const BUNDLE: &str = "etc/ssl/sandshell.pem";
-
-/// Where systems keep those that they trust themselves.
-const SYSTEM_ROOTS: &[&str] = &[
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/cert.pem",
-];
-
 /// Whether there is a way outside, and the certificates to trust on it.
-type WayOut = Option<Option<String>>;
+type WayOut = Option<Option<Trust>>;
 
 /// The groups of our sandboxes begin so.
 const GROUP: &str = "sandshell-";
@@ -70,6 +60,8 @@ pub(crate) struct LocalBackend {
     ids: IdRule,
     launcher: Arc<Mutex<Option<Launcher>>>,
     live: Mutex<HashMap<Place, Arc<OwnedFd>>>,
+    /// What can name those that wait.
+    unnamed: Mutex<HashMap<Place, Naming>>,
     /// The proxies of those that reach outside.
     ways_out: Mutex<HashMap<Place, Egress>>,
     outside: Arc<Outside>,
@@ -111,6 +103,7 @@ impl LocalBackend {
             ids,
             launcher: Arc::default(),
             live: Mutex::default(),
+            unnamed: Mutex::default(),
             ways_out: Mutex::default(),
             outside: Arc::new(Outside::new().map_err(io::Error::other)?),
         })
@@ -127,17 +120,12 @@ impl LocalBackend {
     /// Opens the way outside that a spec asks for. Says whether there is one, and the certificates that
     /// programs must trust where it speaks for a host.
     fn open_way_out(&self, place: &Place, spec: &SandboxSpec) -> Result<WayOut, BackendError> {
-        let none = NetworkSpec {
-            mode: NetworkMode::None,
-            allow: Vec::new(),
-        };
-        let network = spec.network.as_ref().unwrap_or(&none);
-        let policy =
-            Policy::parse(network, &spec.secrets).map_err(|error| BackendError::Invalid {
-                detail: error.to_string(),
-                pointer: error.pointer,
-            })?;
-        if network.mode == NetworkMode::None {
+        let policy = Policy::of(spec).map_err(|error| BackendError::Invalid {
+            detail: error.to_string(),
+            pointer: error.pointer,
+        })?;
+        let mode = spec.network.as_ref().map(|network| network.mode);
+        if matches!(mode, None | Some(NetworkMode::None)) {
             return Ok(None);
         }
         let failed = |source| BackendError::Failed {
@@ -150,12 +138,7 @@ impl LocalBackend {
             .then(|| Authority::load_or_generate(&dir.join("authority.pem")))
             .transpose()
             .map_err(|error| failed(io::Error::other(error)))?;
-        let bundle = authority.as_ref().map(|authority| {
-            let roots = SYSTEM_ROOTS
-                .iter()
-                .find_map(|path| fs::read_to_string(path).ok());
-            authority.bundle(&roots.unwrap_or_default())
-        });
+        let trust = authority.as_ref().map(Authority::trust);
         let state = dir.join("agent");
         fs::DirBuilder::new()
             .recursive(true)
@@ -170,7 +153,11 @@ impl LocalBackend {
         };
         let egress = Egress::start(&state, config).map_err(failed)?;
         self.ways_out().insert(place.clone(), egress);
-        Ok(Some(bundle))
+        Ok(Some(trust))
+    }
+
+    fn unnamed(&self) -> MutexGuard<'_, HashMap<Place, Naming>> {
+        self.unnamed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ways_out(&self) -> MutexGuard<'_, HashMap<Place, Egress>> {
@@ -201,19 +188,14 @@ impl LocalBackend {
         };
         if let Some(way_out) = way_out {
             settings.egress = true;
-            if let Some(bundle) = way_out {
-                let path = format!("/{BUNDLE}");
-                let found = Authority::environment(&path);
-                let found = found.map(|(name, value)| (name.to_owned(), value));
-                // What was asked for wins over what we know.
-                settings.env = found.chain(settings.env).collect();
-                root.files.push((BUNDLE.to_owned(), bundle));
+            if let Some(trust) = way_out {
+                trust.give(&mut root.files, &mut settings.env);
             }
         }
         Ok(Plan {
             directory: self.dir(&wanted.place),
             ids,
-            hostname: hostname(spec, &wanted.place),
+            hostname: wanted.id.to_string(),
             root,
             group: group(&wanted.place),
             limits: group_limits(&limits)?,
@@ -287,10 +269,54 @@ impl LocalBackend {
             action: "ask the launcher",
             source: io::Error::other(error),
         })?;
-        answer.map_err(|error| BackendError::Failed {
-            action: "make the sandbox",
-            source: io::Error::other(error),
+        answer.map_err(|error| match error {
+            LauncherError::Limit { limit, reason } => BackendError::Limit {
+                pointer: pointer_of(&limit),
+                detail: reason,
+            },
+            error => BackendError::Failed {
+                action: "make the sandbox",
+                source: io::Error::other(error),
+            },
         })
+    }
+
+    async fn change_limits(
+        &self,
+        place: &Place,
+        from: &sandshell_types::SandboxLimits,
+        to: &sandshell_types::SandboxLimits,
+    ) -> Result<(), BackendError> {
+        let fixed = [
+            ("disk_bytes", from.disk_bytes, to.disk_bytes, Some(DISK)),
+            ("inodes", from.inodes, to.inodes, Some(INODES)),
+            ("open_files", from.open_files, to.open_files, None),
+        ];
+        for (name, from, to, default) in fixed {
+            if from.or(default) != to.or(default) {
+                return Err(BackendError::Limit {
+                    pointer: pointer_of(name),
+                    detail: format!(
+                        "{name} holds from the making of a sandbox to its end; memory_bytes, cpus \
+                         and pids can be changed while it runs"
+                    ),
+                });
+            }
+        }
+        let (before, after) = (group_limits(from)?, group_limits(to)?);
+        let changes = SandboxLimits {
+            memory_bytes: after
+                .memory_bytes
+                .filter(|_| after.memory_bytes != before.memory_bytes),
+            cpus: after.cpus.filter(|_| after.cpus != before.cpus),
+            pids: after.pids.filter(|_| after.pids != before.pids),
+        };
+        if changes == SandboxLimits::default() {
+            return Ok(());
+        }
+        let name = group(place);
+        self.ask(move |launcher| launcher.limit(&name, changes))
+            .await
     }
 
     async fn start(&self, wanted: &SandboxPlan) -> Result<Created, BackendError> {
@@ -306,6 +332,9 @@ impl LocalBackend {
         let launched = self.ask(move |launcher| launcher.launch(&plan)).await?;
         self.live()
             .insert(wanted.place.clone(), Arc::new(launched.agent));
+        if wanted.waits {
+            self.unnamed().insert(wanted.place.clone(), launched.naming);
+        }
         let protections = outcome(launched.report).await?;
         Ok(Created { protections })
     }
@@ -339,6 +368,7 @@ impl LocalBackend {
             exit_of(&agent).await;
         }
         self.live().remove(place);
+        self.unnamed().remove(place);
         let way_out = self.ways_out().remove(place);
         if let Some(way_out) = way_out {
             way_out.close().await;
@@ -352,6 +382,22 @@ impl LocalBackend {
                 source,
             }),
             _ => Ok(()),
+        }
+    }
+
+    /// Has the limits be those of the record: a hub may have died between a change and writing it down.
+    async fn settle_limits(&self, place: &Place, spec: &SandboxSpec) -> Result<(), BackendError> {
+        let recorded = spec.limits.clone().unwrap_or_default();
+        let Ok(limits) = group_limits(&recorded) else {
+            // The machine is smaller than it was; the sandbox is not to die of that.
+            return Ok(());
+        };
+        let name = group(place);
+        let asked = self.ask(move |launcher| launcher.limit(&name, limits));
+        match asked.await {
+            // What cannot be limited here never was.
+            Ok(()) | Err(BackendError::Limit { .. }) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
@@ -381,6 +427,22 @@ impl Backend for LocalBackend {
         })
     }
 
+    fn take<'a>(
+        &'a self,
+        place: &'a Place,
+        id: Option<&'a SandboxId>,
+    ) -> Pending<'a, Result<(), BackendError>> {
+        let naming = self.unnamed().remove(place);
+        Box::pin(async move {
+            if let (Some(naming), Some(id)) = (naming, id) {
+                let name = id.to_string();
+                self.ask(move |launcher| launcher.name(&naming, &name))
+                    .await?;
+            }
+            Ok(())
+        })
+    }
+
     fn adopt<'a>(
         &'a self,
         place: &'a Place,
@@ -388,6 +450,7 @@ impl Backend for LocalBackend {
     ) -> Pending<'a, Result<(), BackendError>> {
         Box::pin(async move {
             self.find(place).await?;
+            self.settle_limits(place, spec).await?;
             self.open_way_out(place, spec).map(drop)
         })
     }
@@ -414,6 +477,15 @@ impl Backend for LocalBackend {
     fn resume<'a>(&'a self, place: &'a Place) -> Pending<'a, Result<(), BackendError>> {
         let name = group(place);
         Box::pin(self.ask(move |launcher| launcher.thaw(&name)))
+    }
+
+    fn limit<'a>(
+        &'a self,
+        place: &'a Place,
+        from: &'a sandshell_types::SandboxLimits,
+        to: &'a sandshell_types::SandboxLimits,
+    ) -> Pending<'a, Result<(), BackendError>> {
+        Box::pin(self.change_limits(place, from, to))
     }
 
     fn destroy<'a>(&'a self, place: &'a Place) -> Pending<'a, Result<(), BackendError>> {
@@ -447,13 +519,6 @@ fn group(place: &Place) -> String {
     format!("{GROUP}{place}")
 }
 
-/// The name people gave it, or its place.
-fn hostname(spec: &SandboxSpec, place: &Place) -> String {
-    spec.id
-        .as_ref()
-        .map_or_else(|| place.to_string(), ToString::to_string)
-}
-
 /// What was asked for, above what the image says, above the defaults.
 fn settings(spec: &SandboxSpec, image: ImageConfig) -> Settings {
     let mut env = image.env;
@@ -483,12 +548,18 @@ fn group_limits(limits: &sandshell_types::SandboxLimits) -> Result<SandboxLimits
         pids: Some(limits.pids.unwrap_or(PIDS)),
     };
     wanted.check().map_err(|error| {
-        let pointer = error
-            .limit()
-            .map_or_else(|| "/limits".to_owned(), |field| format!("/limits/{field}"));
+        let pointer = pointer_of(error.limit().unwrap_or_default());
         invalid(pointer, error.to_string())
     })?;
     Ok(wanted)
+}
+
+/// Where a limit stands in a request; without a name, all of them.
+fn pointer_of(limit: &str) -> String {
+    match limit {
+        "" => "/limits".to_owned(),
+        name => format!("/limits/{name}"),
+    }
 }
 
 /// Waits for what becomes of a sandbox that is being made.

@@ -134,22 +134,29 @@ impl Registry {
         token: &Token,
         by: &By,
     ) -> Result<(Sandbox, bool), HubError> {
-        let id = spec.id.clone().unwrap_or_else(SandboxId::generate);
         let mut table = self.table();
-        if let Some(sandbox) = table.live.get(&id) {
+        if let Some(id) = &spec.id
+            && let Some(sandbox) = table.live.get(id)
+        {
             return Ok((sandbox.clone(), false));
         }
         if table.closed {
             return Err(HubError::Ending);
         }
         self.check_quota(&table, token)?;
-        let (place, slot, source) = if let Some(waiting) = self.warm.take(spec) {
+        let (id, place, slot, source) = if let Some(waiting) = self.warm.take(spec) {
             self.figures.taken_warm();
-            let source = Source::Warm(waiting.created, by.clone());
-            (waiting.place, waiting.slot, source)
+            let source = Source::Warm {
+                created: waiting.created,
+                renamed: spec.id.is_some(),
+                by: by.clone(),
+            };
+            let id = spec.id.clone().unwrap_or(waiting.id);
+            (id, waiting.place, waiting.slot, source)
         } else {
+            let id = spec.id.clone().unwrap_or_else(SandboxId::generate);
             let place = Place::generate().map_err(HubError::Random)?;
-            (place, table.take_slot()?, Source::Fresh(by.clone()))
+            (id, place, table.take_slot()?, Source::Fresh(by.clone()))
         };
         let now = Timestamp::now();
         let stored = Stored {

@@ -263,7 +263,10 @@ fn make(connection: &Connection, change: Change) -> Result<(), StoreError> {
                 ],
             )?;
             let newest = connection.last_insert_rowid();
-            run("DELETE FROM audit WHERE id <= ?1", params![newest - AUDIT_KEPT])?;
+            run(
+                "DELETE FROM audit WHERE id <= ?1",
+                params![newest - AUDIT_KEPT],
+            )?;
         }
     }
     Ok(())

@@ -1,13 +1,13 @@
 //! The warm pool: sandboxes of the default spec that wait to be taken.
 //!
-//! Owns how many there are and their making, one at a time. They have no id and no record until they
-//! are taken; a hub that dies leaves them to the next start's sweep.
+//! Owns how many there are and their making, one at a time. They have no record until they are taken, and
+//! an id only for whoever asks for none; a hub that dies leaves them to the next start's sweep.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sandshell_types::SandboxSpec;
+use sandshell_types::{SandboxId, SandboxSpec};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,8 @@ const MANNERS: Duration = Duration::from_millis(25);
 /// A sandbox that waits.
 #[derive(Debug)]
 pub(crate) struct Waiting {
+    /// What it calls itself so far.
+    pub(crate) id: SandboxId,
     pub(crate) place: Place,
     pub(crate) slot: u32,
     pub(crate) created: Created,
@@ -162,10 +164,13 @@ async fn make(registry: &Registry) -> Result<Waiting, HubError> {
     let plan = SandboxPlan {
         place,
         slot,
+        id: SandboxId::generate(),
+        waits: true,
         spec: SandboxSpec::default(),
     };
     match registry.backend().create(&plan).await {
         Ok(created) => Ok(Waiting {
+            id: plan.id,
             place: plan.place,
             slot,
             created,

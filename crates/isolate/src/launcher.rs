@@ -4,7 +4,7 @@
 //! hub ──launch{plan}──► launcher ──fork──► stage ─► agent
 //!     ◄─pidfd, report──────                 │
 //!     ◄──────────────────────── report: Outcome, once
-//!     ──freeze, thaw, remove{group}──►
+//!     ──freeze, thaw, limit, remove{group}, name──►
 //! ```
 //!
 //! It is a re-exec of the same binary, so that what it forks shares its pages and holds nothing of
@@ -16,7 +16,7 @@
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,13 +27,14 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sandshell_sys::namespace::{self, Namespaces};
 use sandshell_sys::spawn::{SpawnPlan, Spawned, spawn};
 use sandshell_sys::{packet, signal};
 use serde::{Deserialize, Serialize};
 
 use crate::harden::Filters;
-use crate::limits::{Controllers, Parent, SandboxGroups};
+use crate::limits::{Controllers, LimitError, Parent, SandboxGroups, SandboxLimits};
 use crate::plan::{AGENT_UID, Ids, RANGE, SANDBOX_UID, SandboxPlan};
 use crate::probe::Outside;
 use crate::stage::{self, Birth, Outcome, Report, Seat, Step, Trees};
@@ -64,6 +65,29 @@ pub struct Launched {
     pub agent: OwnedFd,
     /// Where its [`Outcome`] is told.
     pub report: OwnedFd,
+    /// What can give it another host name.
+    pub naming: Naming,
+}
+
+/// The namespaces of a sandbox that have to do with its host name. To be opened at its birth: later
+/// its processes are closed to all but root.
+#[derive(Debug)]
+pub struct Naming {
+    user: OwnedFd,
+    host: OwnedFd,
+}
+
+impl Naming {
+    fn of(agent: &Spawned) -> Result<Self, Errno> {
+        let namespace = |name: &str| {
+            let path = format!("/proc/{}/ns/{name}", agent.pid);
+            open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        };
+        Ok(Self {
+            user: namespace("user")?,
+            host: namespace("uts")?,
+        })
+    }
 }
 
 /// Why a sandbox could not be made.
@@ -75,6 +99,14 @@ pub enum LauncherError {
     /// A step failed.
     #[error("cannot make the sandbox: {0}")]
     Step(#[from] Step),
+    /// A limit cannot be changed to what was asked; none was.
+    #[error("{reason}")]
+    Limit {
+        /// The field; empty where it is about none.
+        limit: String,
+        /// Why.
+        reason: String,
+    },
     /// It died while it was being made.
     #[error("the sandbox died while it was being made")]
     Died,
@@ -127,10 +159,14 @@ impl Launcher {
     /// Has a sandbox begun; its outcome comes on the report. Blocks for about a millisecond. Like the
     /// other calls it must not be made twice at once.
     pub fn launch(&self, plan: &SandboxPlan) -> Result<Launched, LauncherError> {
-        let mut fds = self.ask(&Wish::Launch(Box::new(plan.clone())))?;
-        match (fds.pop(), fds.pop()) {
-            (Some(report), Some(agent)) => Ok(Launched { agent, report }),
-            _ => Err(LauncherError::Gone(Errno::PROTO)),
+        let fds = self.ask(&Wish::Launch(Box::new(plan.clone())))?;
+        match <[OwnedFd; 4]>::try_from(fds) {
+            Ok([agent, report, user, host]) => Ok(Launched {
+                agent,
+                report,
+                naming: Naming { user, host },
+            }),
+            Err(_) => Err(LauncherError::Gone(Errno::PROTO)),
         }
     }
 
@@ -138,6 +174,13 @@ impl Launcher {
     /// which it goes.
     pub fn keep(&self, directory: &Path) -> Result<(), LauncherError> {
         self.ask(&Wish::Keep(directory.to_owned())).map(drop)
+    }
+
+    /// Gives a sandbox another host name.
+    pub fn name(&self, naming: &Naming, name: &str) -> Result<(), LauncherError> {
+        let wish = Wish::Name(name.to_owned());
+        let fds = [naming.user.as_fd(), naming.host.as_fd()];
+        self.ask_with(&wish, &fds).map(drop)
     }
 
     /// Stops everything in the groups of this name.
@@ -150,12 +193,26 @@ impl Launcher {
         self.ask(&Wish::Thaw(group.to_owned())).map(drop)
     }
 
+    /// Changes limits of the groups of this name, all of them or none; those that are absent stay.
+    pub fn limit(&self, group: &str, limits: SandboxLimits) -> Result<(), LauncherError> {
+        let group = group.to_owned();
+        self.ask(&Wish::Limit { group, limits }).map(drop)
+    }
+
     /// Kills what is left in the groups of this name, and removes them.
     pub fn remove(&self, group: &str) -> Result<(), LauncherError> {
         self.ask(&Wish::Remove(group.to_owned())).map(drop)
     }
 
     fn ask(&self, wish: &Wish) -> Result<Vec<OwnedFd>, LauncherError> {
+        self.ask_with(wish, &[])
+    }
+
+    fn ask_with(
+        &self,
+        wish: &Wish,
+        with: &[BorrowedFd<'_>],
+    ) -> Result<Vec<OwnedFd>, LauncherError> {
         let text = serde_json::to_vec(wish).map_err(|_| LauncherError::Gone(Errno::INVAL))?;
         // A plan may be larger than a packet.
         let memfd =
@@ -163,15 +220,16 @@ impl Launcher {
         let mut file = File::from(memfd);
         std::io::Write::write_all(&mut file, &text)
             .map_err(|e| LauncherError::Gone(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
-        packet::send(&self.socket, b"W", &[file.as_fd()]).map_err(LauncherError::Gone)?;
+        let fds: Vec<_> = with.iter().copied().chain([file.as_fd()]).collect();
+        packet::send(&self.socket, b"W", &fds).map_err(LauncherError::Gone)?;
         let mut buffer = [0; 4096];
         let (n, fds) =
             receive(&self.socket, &mut buffer).ok_or(LauncherError::Gone(Errno::PIPE))?;
         let answer = buffer.get(..n).unwrap_or_default();
         match answer.split_first() {
             Some((&DONE, _)) => Ok(fds),
-            Some((&REFUSED, why)) => Err(serde_json::from_slice::<Step>(why)
-                .map_or(LauncherError::Died, LauncherError::Step)),
+            Some((&REFUSED, why)) => Err(serde_json::from_slice::<Refusal>(why)
+                .map_or(LauncherError::Died, LauncherError::from)),
             _ => Err(LauncherError::Gone(Errno::PROTO)),
         }
     }
@@ -256,18 +314,23 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
                         }
                     };
                 }
-                Err(step) => Err(step),
+                Err(step) => Err(step.into()),
             },
             Wish::Keep(directory) => {
                 directories.push(directory);
                 Ok(Vec::new())
             }
-            Wish::Freeze(group) => freeze(&workshop, &group).map(|()| Vec::new()),
-            Wish::Thaw(group) => SandboxGroups::existing(&workshop.parent, &group)
-                .thaw()
-                .map_err(Step::at("the sandbox's groups"))
-                .map(|()| Vec::new()),
-            Wish::Remove(group) => remove(&workshop, &group).map(|()| Vec::new()),
+            Wish::Limit { group, limits } => SandboxGroups::existing(&workshop.parent, &group)
+                .change(&limits)
+                .map(|()| Vec::new())
+                .map_err(Refusal::from),
+            Wish::Name(name) => done(rename(&fds, &name)),
+            Wish::Freeze(group) => done(freeze(&workshop, &group)),
+            Wish::Thaw(group) => {
+                let groups = SandboxGroups::existing(&workshop.parent, &group);
+                done(groups.thaw().map_err(Step::at("the sandbox's groups")))
+            }
+            Wish::Remove(group) => done(remove(&workshop, &group)),
         };
         reply(&socket, answer);
     }
@@ -288,6 +351,38 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
         let _ = std::fs::remove_dir_all(directory);
     }
     0
+}
+
+/// The answer to a wish that gives nothing back.
+fn done(outcome: Result<(), Step>) -> Result<Vec<OwnedFd>, Refusal> {
+    outcome.map(|()| Vec::new()).map_err(Refusal::from)
+}
+
+/// Gives the sandbox of these namespaces another host name: by a child, for whoever went there could
+/// not come back.
+fn rename(namespaces: &[OwnedFd], name: &str) -> Result<(), Step> {
+    let failed = Step::at("the host name");
+    let [user, host] = namespaces else {
+        return Err(failed(Errno::INVAL));
+    };
+    let (told, tell) = pipe_with(PipeFlags::CLOEXEC).map_err(&failed)?;
+    let born = namespace::fork_into(Namespaces::NONE, None).map_err(&failed)?;
+    if born.is_none() {
+        let into = |fd: &OwnedFd, kind| move_into_link_name_space(fd.as_fd(), Some(kind));
+        let named = into(user, LinkNameSpaceType::User)
+            .and_then(|()| into(host, LinkNameSpaceType::HostNameAndNISDomainName))
+            .and_then(|()| rustix::system::sethostname(name.as_bytes()));
+        let errno = named.map_or_else(Errno::raw_os_error, |()| 0);
+        let _ = rustix::io::write(&tell, &errno.to_ne_bytes());
+        std::process::exit(0);
+    }
+    drop(tell);
+    let mut errno = [0; 4];
+    match rustix::io::read(&told, &mut errno).map_err(&failed)? {
+        4 if i32::from_ne_bytes(errno) == 0 => Ok(()),
+        4 => Err(failed(Errno::from_raw_os_error(i32::from_ne_bytes(errno)))),
+        _ => Err(failed(Errno::CHILD)),
+    }
 }
 
 fn freeze(workshop: &Workshop, group: &str) -> Result<(), Step> {
@@ -316,6 +411,7 @@ fn keep(kept: &mut Vec<Kept>, plan: SandboxPlan, begun: Beginning) -> Vec<OwnedF
     let Beginning {
         agent,
         report,
+        naming,
         alive,
     } = begun;
     if let Some(alive) = alive
@@ -328,15 +424,15 @@ fn keep(kept: &mut Vec<Kept>, plan: SandboxPlan, begun: Beginning) -> Vec<OwnedF
             _alive: alive,
         });
     }
-    vec![agent, report]
+    vec![agent, report, naming.user, naming.host]
 }
 
-fn reply(socket: &OwnedFd, answer: Result<Vec<OwnedFd>, Step>) {
+fn reply(socket: &OwnedFd, answer: Result<Vec<OwnedFd>, Refusal>) {
     let (text, fds) = match answer {
         Ok(fds) => (vec![DONE], fds),
-        Err(step) => {
+        Err(refusal) => {
             let mut text = vec![REFUSED];
-            text.extend(serde_json::to_vec(&step).unwrap_or_default());
+            text.extend(serde_json::to_vec(&refusal).unwrap_or_default());
             (text, Vec::new())
         }
     };
@@ -358,12 +454,50 @@ enum Wish {
     Launch(Box<SandboxPlan>),
     Freeze(String),
     Thaw(String),
+    /// With the descriptors of a [`Naming`].
+    Name(String),
+    Limit {
+        group: String,
+        limits: SandboxLimits,
+    },
     Remove(String),
+}
+
+/// Why it did not get it.
+#[derive(Debug, Serialize, Deserialize)]
+enum Refusal {
+    Step(Step),
+    Limit { limit: String, reason: String },
+}
+
+impl From<Step> for Refusal {
+    fn from(step: Step) -> Self {
+        Self::Step(step)
+    }
+}
+
+impl From<LimitError> for Refusal {
+    fn from(error: LimitError) -> Self {
+        Self::Limit {
+            limit: error.limit().unwrap_or_default().to_owned(),
+            reason: error.to_string(),
+        }
+    }
+}
+
+impl From<Refusal> for LauncherError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Step(step) => Self::Step(step),
+            Refusal::Limit { limit, reason } => Self::Limit { limit, reason },
+        }
+    }
 }
 
 struct Beginning {
     agent: OwnedFd,
     report: OwnedFd,
+    naming: Naming,
     alive: Option<OwnedFd>,
 }
 
@@ -437,6 +571,7 @@ fn begin(workshop: &Workshop, plan: &SandboxPlan) -> Result<Begun, Step> {
         return Ok(Begun::Child(Box::new(birth), Report::new(told)));
     };
     drop((go, told, liveness));
+    let naming = Naming::of(&agent).map_err(Step::at("the sandbox's namespaces"))?;
     // Without its byte the stage ends by itself.
     let shown = trees.as_ref().map(|trees| trees.shown.as_slice());
     map(&agent, plan.ids, shown.unwrap_or_default())?;
@@ -444,6 +579,7 @@ fn begin(workshop: &Workshop, plan: &SandboxPlan) -> Result<Begun, Step> {
     Ok(Begun::Parent(Beginning {
         agent: agent.pidfd,
         report,
+        naming,
         alive,
     }))
 }

@@ -75,6 +75,16 @@ pub enum LimitError {
         /// What there is.
         most: String,
     },
+    /// More is in use at the moment, and cannot be freed.
+    #[error("{limit} cannot be {asked}: {used} are in use now")]
+    BelowUse {
+        /// The field.
+        limit: &'static str,
+        /// Its value.
+        asked: u64,
+        /// What is used.
+        used: u64,
+    },
     /// Another sandbox of this name lives.
     #[error("something still lives in the groups of {name:?}")]
     InUse {
@@ -97,6 +107,7 @@ impl LimitError {
         match self {
             Self::TooSmall { limit, .. }
             | Self::TooLarge { limit, .. }
+            | Self::BelowUse { limit, .. }
             | Self::Unavailable { limit, .. } => Some(limit),
             Self::InUse { .. } => None,
         }

@@ -245,6 +245,7 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
             own,
             trees: &trees.shown,
             joins: &joins,
+            pids: plan.limits.pids.filter(|_| !groups.limits_pids()),
             channels: &channels,
             socket: &theirs,
         });
@@ -291,8 +292,8 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
 /// What no probe could see from inside.
 fn known(plan: &SandboxPlan, groups: &SandboxGroups) -> Vec<Protection> {
     let mut known = groups.protections().to_vec();
-    // Init has set a limit that is the sandbox's own, whatever groups there are.
-    if plan.limits.pids.is_some() {
+    // Without a group init has set a limit that is the sandbox's own.
+    if plan.limits.pids.is_some() && !groups.limits_pids() {
         known.retain(|protection| protection.name != Layer::PidsLimit);
         known.push(Protection {
             name: Layer::PidsLimit,

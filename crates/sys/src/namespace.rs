@@ -13,6 +13,8 @@ use crate::spawn::{CLONE_INTO_CGROUP, CloneArgs, Spawned};
 pub struct Namespaces(u64);
 
 impl Namespaces {
+    /// None but those one is in.
+    pub const NONE: Self = Self(0);
     /// Mounts.
     pub const MOUNT: Self = Self(libc::CLONE_NEWNS as u64);
     /// Processes.

@@ -50,7 +50,12 @@ impl Hub {
 
     /// A hub of an ordinary user.
     pub fn of(user: UnprivilegedUser) -> Self {
-        Self::run_by(Some(user), &[])
+        Self::of_with(user, &[])
+    }
+
+    /// The same with more arguments.
+    pub fn of_with(user: UnprivilegedUser, args: &[&str]) -> Self {
+        Self::run_by(Some(user), args)
     }
 
     fn run_by(user: Option<UnprivilegedUser>, args: &[&str]) -> Self {

@@ -187,6 +187,21 @@ pub struct SandboxLimits {
     pub open_files: Option<u64>,
 }
 
+impl SandboxLimits {
+    /// These, and of `others` what they leave out.
+    #[must_use]
+    pub fn or(&self, others: &Self) -> Self {
+        Self {
+            memory_bytes: self.memory_bytes.or(others.memory_bytes),
+            cpus: self.cpus.or(others.cpus),
+            pids: self.pids.or(others.pids),
+            disk_bytes: self.disk_bytes.or(others.disk_bytes),
+            inodes: self.inodes.or(others.inodes),
+            open_files: self.open_files.or(others.open_files),
+        }
+    }
+}
+
 /// What a sandbox may reach.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -353,7 +368,7 @@ pub struct SandboxRecord {
 }
 
 /// `PATCH /v1/sandboxes/{sandbox}`: what is left out stays.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"labels": {"team": "web", "old": null}, "idle_timeout_ms": 60_000}))]
 pub struct SandboxPatch {
@@ -370,6 +385,14 @@ pub struct SandboxPatch {
     /// The time since its making after which it is destroyed; 0 for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_lifetime_ms: Option<u64>,
+    /// Limits to change while it runs: `memory_bytes`, `cpus` and `pids`. The others hold from its making
+    /// to its end.
+    #[serde(
+        default,
+        deserialize_with = "object::or_null",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub limits: Option<SandboxLimits>,
 }
 
 /// `POST /v1/sandboxes/{sandbox}/ports/{port}/preview`.

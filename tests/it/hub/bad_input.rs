@@ -29,8 +29,54 @@ POST /v1/sandboxes | {"network":{"mode":"half"}} | 400 invalid_request /network/
 POST /v1/sandboxes | {"network":{}} | 400 invalid_request /network/mode
 POST /v1/sandboxes | {"network":{"mode":"allow"}} | 400 invalid_request /network/allow
 POST /v1/sandboxes | {"network":{"mode":"full","allow":["a"]}} | 400 invalid_request /network/allow
-POST /v1/sandboxes | {"secrets":[{"host":"a","header":"b c","value":"d"}]} | 400 invalid_request /secrets/0/header
-POST /v1/sandboxes | {"secrets":[{"host":"a","header":"b"}]} | 400 invalid_request /secrets/0/value
+POST /v1/sandboxes | {"network":{"mode":"none","allow":["a.example"]}} | 400 invalid_request /network/allow
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":"a.example"}} | 400 invalid_request /network/allow
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","*"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","*:443"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","*.com"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","a.*.example"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","http://a.example"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","a.example/path"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","a.example:"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","a.example:0"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","a.example:65536"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","user@a.example"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example",""]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","a b.example"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example",".example"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","a..example"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","bücher.example"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","2130706433"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","0x7f.1"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","127.0.0.1"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","10.1.2.3"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","169.254.169.254"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","0.0.0.0"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","192.168.1.1:8080"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","[::1]"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","[::ffff:10.0.0.1]"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","[fd00:ec2::254]"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","[fe80::1]"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example","*.8.8.8.8"]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example",5]}} | 400 invalid_request /network/allow/1
+POST /v1/sandboxes | {"secrets":[{"host":"a.example","header":"x-key","value":"v"}]} | 400 invalid_request /secrets
+POST /v1/sandboxes | {"network":{"mode":"none"},"secrets":[{"host":"a.example","header":"x-key","value":"v"}]} | 400 invalid_request /secrets
+POST /v1/sandboxes | {"network":{"mode":"full"},"secrets":[{"host":"a.example","header":"x-key","value":"v"}]} | 400 invalid_request /secrets
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example"]},"secrets":[{"host":"b.example","header":"x-key","value":"v"}]} | 400 invalid_request /secrets/0/host
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example"]},"secrets":[{"host":"*.a.example","header":"x-key","value":"v"}]} | 400 invalid_request /secrets/0/host
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example"]},"secrets":[{"host":"8.8.8.8","header":"x-key","value":"v"}]} | 400 invalid_request /secrets/0/host
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example"]},"secrets":[{"host":"a.example:25","header":"x-key","value":"v"}]} | 400 invalid_request /secrets/0/host
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example"]},"secrets":[{"host":"","header":"x-key","value":"v"}]} | 400 invalid_request /secrets/0/host
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example"]},"secrets":[{"host":"a.example","header":"x key","value":"v"}]} | 400 invalid_request /secrets/0/header
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example"]},"secrets":[{"host":"a.example","header":"","value":"v"}]} | 400 invalid_request /secrets/0/header
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example"]},"secrets":[{"host":"a.example","header":"Host","value":"v"}]} | 400 invalid_request /secrets/0/header
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example"]},"secrets":[{"host":"a.example","header":"Transfer-Encoding","value":"v"}]} | 400 invalid_request /secrets/0/header
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example"]},"secrets":[{"host":"a.example","header":"connection","value":"v"}]} | 400 invalid_request /secrets/0/header
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example"]},"secrets":[{"host":"a.example","header":"x-key","value":""}]} | 400 invalid_request /secrets/0/value
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example"]},"secrets":[{"host":"a.example","header":"x-key","value":"a\r\nb: c"}]} | 400 invalid_request /secrets/0/value
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example"]},"secrets":[{"host":"a.example","header":"x-key","value":"a\u0000b"}]} | 400 invalid_request /secrets/0/value
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example"]},"secrets":[{"host":"a.example","header":"x-key"}]} | 400 invalid_request /secrets/0/value
+POST /v1/sandboxes | {"network":{"mode":"allow","allow":["a.example"]},"secrets":[{"host":"a.example","header":"x-key","value":"v"},{"host":"A.example:443","header":"X-Key","value":"w"}]} | 400 invalid_request /secrets/1
 POST /v1/sandboxes | {"isolation":{"policy":"loose"}} | 400 invalid_request /isolation/policy
 POST /v1/sandboxes | {"isolation":{"require":["magic"]}} | 400 invalid_request /isolation/require/0
 POST /v1/sandboxes | {"idle_timeout_ms":0} | 400 invalid_request /idle_timeout_ms

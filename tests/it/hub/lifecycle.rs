@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use http::Method;
 use sandshell_client::types::{ErrorCode, OnIdle, SandboxPatch, SandboxSpec, SandboxState};
-use sandshell_client::{AuditFilter, Page, SandboxFilter};
-use sandshell_testkit::{Hub, alive_with_marker, wait_until_gone};
+use sandshell_client::{AuditFilter, Client, Page, SandboxFilter};
+use sandshell_testkit::{Hub, UnprivilegedUser, alive_with_marker, wait_until_gone};
 
 use super::{get, id_of, raw, raw_with, sandbox, spec_of};
 use crate::calls::{code_of, exec, in_time, marker, process_of};
@@ -312,27 +312,27 @@ async fn one_that_dies_is_buried_with_the_reason() {
     assert_eq!(refused, ErrorCode::SandboxGone);
 }
 
+async fn metric(client: &Client, name: &str) -> u64 {
+    let text = in_time(client.metrics()).await.unwrap();
+    let begins = format!("{name} ");
+    let value = text.lines().find_map(|line| line.strip_prefix(&begins));
+    value.unwrap().parse().unwrap()
+}
+
+async fn warm_one_waits(client: &Client) -> bool {
+    metric(client, "sandshell_sandboxes_warm").await > 0
+}
+
+async fn taken_warm(client: &Client) -> u64 {
+    metric(client, "sandshell_sandboxes_from_warm_total").await
+}
+
 #[tokio::test]
 async fn a_warm_sandbox_is_taken_when_it_fits() {
     let hub = Hub::with(&["--warm", "1"]);
     let client = hub.client();
-    let metric = |name: &'static str| {
-        let client = client.clone();
-        async move {
-            let text = in_time(client.metrics()).await.unwrap();
-            let line = text
-                .lines()
-                .find(|line| line.starts_with(&format!("{name} ")));
-            line.unwrap()
-                .rsplit(' ')
-                .next()
-                .unwrap()
-                .parse::<u64>()
-                .unwrap()
-        }
-    };
     let full = async {
-        while metric("sandshell_sandboxes_warm").await < 1 {
+        while !warm_one_waits(&client).await {
             tokio::task::yield_now().await;
         }
     };
@@ -340,8 +340,47 @@ async fn a_warm_sandbox_is_taken_when_it_fits() {
     let mut other = spec_of("other");
     other.env.insert("A".to_owned(), "b".to_owned());
     in_time(client.create_sandbox(&other)).await.unwrap();
-    assert_eq!(metric("sandshell_sandboxes_from_warm_total").await, 0);
+    assert_eq!(taken_warm(&client).await, 0);
     let inside = sandbox(&client, "fits").await;
-    assert_eq!(metric("sandshell_sandboxes_from_warm_total").await, 1);
+    assert_eq!(taken_warm(&client).await, 1);
     assert_eq!(exec(&inside, "echo warm").await.stdout, "warm\n");
+}
+
+/// The host name is the id: of one that was made for it, of one that waited, and of one that waited and
+/// is taken under another id.
+#[tokio::test]
+async fn a_sandbox_calls_itself_by_its_id() {
+    let ordinary = UnprivilegedUser::get().map(|user| Hub::of_with(user, &["--warm", "1"]));
+    for hub in [Some(Hub::with(&["--warm", "1"])), ordinary]
+        .into_iter()
+        .flatten()
+    {
+        let client = hub.client();
+        let check = async |spec: SandboxSpec, warm: bool| {
+            let full = async {
+                while !warm_one_waits(&client).await {
+                    tokio::task::yield_now().await;
+                }
+            };
+            in_time(full).await;
+            let before = taken_warm(&client).await;
+            let made = in_time(client.create_sandbox(&spec)).await.unwrap();
+            assert_eq!(taken_warm(&client).await > before, warm);
+            let inside = client.sandbox(&made.id);
+            let told = exec(&inside, "uname -n; cat /proc/sys/kernel/hostname").await;
+            assert_eq!(told.stdout, format!("{0}\n{0}\n", made.id));
+        };
+        let unnamed = SandboxSpec {
+            id: None,
+            ..spec_of("x")
+        };
+        let own = |spec: &SandboxSpec| SandboxSpec {
+            env: [("A".to_owned(), "b".to_owned())].into(),
+            ..spec.clone()
+        };
+        check(unnamed.clone(), true).await;
+        check(spec_of("named"), true).await;
+        check(own(&unnamed), false).await;
+        check(own(&spec_of("fresh")), false).await;
+    }
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, header};
 use sandshell_exec::SessionHandle;
 use sandshell_types::{ProcessKind, ProcessState, SandboxStats, SessionState};
 
@@ -27,14 +26,7 @@ use crate::metrics::Exposition;
     )
 )]
 pub(crate) async fn metrics(State(agent): AgentState) -> Response {
-    let mut text = Exposition::default();
-    text.family(
-        "sandshell_build_info",
-        "gauge",
-        "The version of the program.",
-    );
-    let version = format!("version=\"{}\"", crate::VERSION);
-    text.sample("sandshell_build_info", &version, 1);
+    let mut text = Exposition::of_this_program();
     agent.metrics.write(&mut text);
     processes(&agent, &mut text);
     sessions(&agent, &mut text);
@@ -42,8 +34,7 @@ pub(crate) async fn metrics(State(agent): AgentState) -> Response {
         sandbox(&stats, &mut text);
     }
     own(&mut text);
-    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    ([(header::CONTENT_TYPE, kind)], text.into_text()).into_response()
+    text.into_response()
 }
 
 fn processes(agent: &Agent, text: &mut Exposition) {

@@ -19,7 +19,7 @@ use crate::problem::ApiError;
     get, path = "/healthz", operation_id = "health", tag = "service", security(()),
     responses((status = 200, description = "It is.", body = Health, example = json!({"status": "ok"})))
 )]
-pub(crate) async fn healthz() -> axum::Json<Health> {
+pub async fn healthz() -> axum::Json<Health> {
     axum::Json(Health {
         status: "ok".to_owned(),
     })
@@ -53,7 +53,7 @@ pub(crate) async fn readyz(State(agent): AgentState) -> Result<axum::Json<Health
     responses((status = 200, description = "The versions.", body = VersionInfo,
         example = json!({"version": "0.1.0", "api": "v1"})))
 )]
-pub(crate) async fn version() -> axum::Json<VersionInfo> {
+pub async fn version() -> axum::Json<VersionInfo> {
     axum::Json(VersionInfo {
         version: crate::VERSION.to_owned(),
         api: API_VERSION.to_owned(),

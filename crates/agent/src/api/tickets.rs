@@ -1,16 +1,14 @@
 //! `POST /v1/tickets`: a word for the query, for browsers.
 
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use http::StatusCode;
-use sandshell_types::{ErrorCode, TicketReply, TicketRequest, Timestamp};
+use axum::response::Response;
+use sandshell_types::{ErrorCode, TicketReply, TicketRequest};
 
 use super::AgentState;
 use super::document::TicketProblems;
 use super::routes;
 use crate::extract::Json;
 use crate::problem::ApiError;
-use crate::ticket::{PARAMETER, TicketError, VALID_FOR};
 
 /// Make a ticket for a stream.
 ///
@@ -34,22 +32,8 @@ pub(crate) async fn create(
     State(agent): AgentState,
     Json(request): Json<TicketRequest>,
 ) -> Result<Response, ApiError> {
-    let path = request.path;
-    check(&path)?;
-    let ticket = agent
-        .tickets
-        .issue(path.clone())
-        .map_err(|error| match error {
-            TicketError::Full => ApiError::new(ErrorCode::LimitReached, error.to_string())
-                .hint("Each is forgotten when it is used, or after 30 seconds."),
-            TicketError::Random(_) => ApiError::internal("a ticket cannot be made", &error),
-        })?;
-    let reply = TicketReply {
-        url: format!("{path}?{PARAMETER}={ticket}"),
-        ticket,
-        expires_at: Timestamp::now() + VALID_FOR,
-    };
-    Ok((StatusCode::CREATED, axum::Json(reply)).into_response())
+    check(&request.path)?;
+    agent.tickets.give(&request.path)
 }
 
 fn check(path: &str) -> Result<(), ApiError> {

@@ -45,7 +45,10 @@ pub fn strip_connection(headers: &mut HeaderMap) {
 }
 
 /// The comma-separated words of a field.
-pub fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+pub(super) fn tokens<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).iter();
     values
         .filter_map(|value| value.to_str().ok())
@@ -62,15 +65,8 @@ pub fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     asked.then(|| headers.get(header::UPGRADE).cloned())?
 }
 
-/// Makes the head of a request one for the server inside.
-pub(super) fn to_inside(
-    headers: &mut HeaderMap,
-    uri: &Uri,
-    (target, prefix): (Target, &str),
-    peer: Option<Peer>,
-    upgrade: Option<&HeaderValue>,
-    with_our_token: bool,
-) {
+/// Replaces what concerns the client's connection by what concerns ours to the next server.
+pub fn for_next_hop(headers: &mut HeaderMap, upgrade: Option<&HeaderValue>) {
     let trailers = tokens(headers, &header::TE).any(|word| word.eq_ignore_ascii_case("trailers"));
     strip_connection(headers);
     // Dealt with by our own server.
@@ -82,6 +78,18 @@ pub(super) fn to_inside(
         headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
+}
+
+/// Makes the head of a request one for the server inside.
+pub(super) fn to_inside(
+    headers: &mut HeaderMap,
+    uri: &Uri,
+    (target, prefix): (Target, &str),
+    peer: Option<Peer>,
+    upgrade: Option<&HeaderValue>,
+    with_our_token: bool,
+) {
+    for_next_hop(headers, upgrade);
     if with_our_token {
         headers.remove(header::AUTHORIZATION);
     }

@@ -10,14 +10,12 @@
 //! by its method, and no answer had begun. A failure on a fresh connection is final.
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use http::{Method, Request, Response};
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -25,6 +23,7 @@ use sandshell_exec::Executor;
 use sandshell_types::ErrorCode;
 use tokio::time::Instant;
 
+use super::kept::{Kept, KeptBody};
 use crate::problem::ApiError;
 
 /// How long a connection waits for its next request.
@@ -112,14 +111,12 @@ impl Upstreams {
         response: Response<Incoming>,
         sender: Sender,
     ) -> Response<UpstreamBody> {
-        response.map(|body| {
-            let mut body = UpstreamBody {
-                body,
-                kept: Some((self.clone(), port, sender)),
-            };
-            body.release_if_over();
-            body
-        })
+        let lease = Lease {
+            upstreams: self.clone(),
+            port,
+            sender,
+        };
+        response.map(|body| KeptBody::new(body, Some(lease)))
     }
 
     fn take(&self, port: u16) -> Option<Sender> {
@@ -215,48 +212,18 @@ fn broken(port: u16, error: &hyper::Error) -> ApiError {
     .hint("Look at the output of the process that listens there.")
 }
 
-/// The body of an answer; gives its connection back at its end and closes it when dropped before.
-pub(super) struct UpstreamBody {
-    body: Incoming,
-    kept: Option<(Upstreams, u16, Sender)>,
+/// The body of an answer.
+pub(super) type UpstreamBody = KeptBody<Lease>;
+
+/// A connection in use.
+pub(super) struct Lease {
+    upstreams: Upstreams,
+    port: u16,
+    sender: Sender,
 }
 
-impl UpstreamBody {
-    fn release_if_over(&mut self) {
-        if self.body.is_end_stream() {
-            self.release();
-        }
-    }
-
-    fn release(&mut self) {
-        if let Some((upstreams, port, sender)) = self.kept.take() {
-            upstreams.keep(port, sender);
-        }
-    }
-}
-
-impl HttpBody for UpstreamBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
-        match &frame {
-            Some(Ok(_)) => self.release_if_over(),
-            Some(Err(_)) => self.kept = None,
-            None => self.release(),
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+impl Kept for Lease {
+    fn give_back(self) {
+        self.upstreams.keep(self.port, self.sender);
     }
 }

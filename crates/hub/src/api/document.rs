@@ -181,6 +181,10 @@ problems! {
     /// Of the making of one.
     ImageImportProblems: InvalidRequest Unauthorized Forbidden ImageInUse IdempotencyConflict
         BodyTooLarge UnsupportedMediaType InvalidImage LimitReached Internal NoSpace;
+    /// Of a change of a sandbox's spec.
+    SandboxPatchProblems: InvalidRequest Unauthorized Forbidden SandboxNotFound SandboxGone
+        IdempotencyConflict BodyTooLarge UnsupportedMediaType LimitUnavailable LimitReached Internal
+        Unavailable;
     /// Of routes for admins.
     AdminProblems: InvalidRequest Unauthorized Forbidden Internal;
     /// Of routes about one token.

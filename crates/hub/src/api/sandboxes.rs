@@ -9,7 +9,7 @@ use sandshell_types::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::document::{CreateProblems, ReadProblems, SandboxChangeProblems};
+use super::document::{CreateProblems, ReadProblems, SandboxChangeProblems, SandboxPatchProblems};
 use super::{HubState, Nothing, WithBy, WithToken, validate};
 use crate::edge::GivenKey;
 use crate::error::HubError;
@@ -237,7 +237,8 @@ pub(crate) async fn get(
 
 /// Change a sandbox.
 ///
-/// Labels, times and what happens when it is idle; what is left out stays.
+/// Labels, times, what happens when it is idle, and the limits that can change while it runs; what is
+/// left out stays. All of it is changed or nothing.
 #[utoipa::path(
     patch, path = "/v1/sandboxes/{sandbox}", operation_id = "patch_sandbox", tag = "sandboxes",
     params(("sandbox" = SandboxId, Path, description = "The sandbox.")),
@@ -247,7 +248,7 @@ pub(crate) async fn get(
             "id": "build-1", "state": "ready", "owner": "tok_admin", "labels": {"team": "web"},
             "protections": [], "created_at": "2026-01-01T00:00:00Z", "last_used_at": "2026-01-01T00:00:00Z"
         })),
-        SandboxChangeProblems,
+        SandboxPatchProblems,
     )
 )]
 pub(crate) async fn patch(

@@ -4,13 +4,9 @@ use std::sync::OnceLock;
 
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse as _, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
-use sandshell_agent::parts::{
-    self, ApiError, Exposition, Json, TICKET_PARAMETER, TICKET_VALID_FOR, TicketError, with_tag,
-};
-use sandshell_types::{
-    API_VERSION, ErrorCode, Health, TicketReply, TicketRequest, Timestamp, VersionInfo,
-};
+use http::{HeaderMap, HeaderValue};
+use sandshell_agent::parts::{self, ApiError, Exposition, Json, with_tag};
+use sandshell_types::{Health, TicketReply, TicketRequest};
 
 use super::document::{AdminProblems, ReadyProblems, TicketProblems};
 use super::tokens::admin;
@@ -52,33 +48,7 @@ pub(crate) async fn tickets(
         return Err(invalid("the path has a query, or characters that must be encoded").into());
     }
     hub.registry.live(sandbox, &token)?;
-    let ticket = hub
-        .tickets
-        .issue(path.clone())
-        .map_err(|error| match error {
-            TicketError::Full => ApiError::new(ErrorCode::LimitReached, error.to_string())
-                .hint("Each is forgotten when it is used, or after 30 seconds."),
-            TicketError::Random(_) => ApiError::internal("a ticket cannot be made", &error),
-        })?;
-    let reply = TicketReply {
-        url: format!("{path}?{TICKET_PARAMETER}={ticket}"),
-        ticket,
-        expires_at: Timestamp::now() + TICKET_VALID_FOR,
-    };
-    Ok((StatusCode::CREATED, axum::Json(reply)).into_response())
-}
-
-/// Whether the process is alive.
-///
-/// For liveness probes; needs no token.
-#[utoipa::path(
-    get, path = "/healthz", operation_id = "health", tag = "service", security(()),
-    responses((status = 200, description = "It is.", body = Health, example = json!({"status": "ok"})))
-)]
-pub(crate) async fn healthz() -> axum::Json<Health> {
-    axum::Json(Health {
-        status: "ok".to_owned(),
-    })
+    hub.tickets.give(&path)
 }
 
 /// Whether requests are taken.
@@ -95,22 +65,7 @@ pub(crate) async fn readyz(State(hub): HubState) -> Result<axum::Json<Health>, A
     if hub.tunnels.shutdown.is_cancelled() {
         return Err(HubError::Ending.into());
     }
-    Ok(healthz().await)
-}
-
-/// Version of the program and of the API.
-///
-/// Needs no token.
-#[utoipa::path(
-    get, path = "/version", operation_id = "version", tag = "service", security(()),
-    responses((status = 200, description = "The versions.", body = VersionInfo,
-        example = json!({"version": "0.1.0", "api": "v1"})))
-)]
-pub(crate) async fn version() -> axum::Json<VersionInfo> {
-    axum::Json(VersionInfo {
-        version: sandshell_agent::VERSION.to_owned(),
-        api: API_VERSION.to_owned(),
-    })
+    Ok(parts::healthz().await)
 }
 
 /// This document.
@@ -164,16 +119,8 @@ pub(crate) async fn metrics(
     Extension(token): WithToken,
 ) -> Result<Response, ApiError> {
     admin(&token)?;
-    let mut text = Exposition::default();
-    text.family(
-        "sandshell_build_info",
-        "gauge",
-        "The version of the program.",
-    );
-    let version = format!("version=\"{}\"", sandshell_agent::VERSION);
-    text.sample("sandshell_build_info", &version, 1);
+    let mut text = Exposition::of_this_program();
     hub.metrics.write(&mut text);
     hub.registry.figures().write(&hub.registry, &mut text);
-    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    Ok(([(header::CONTENT_TYPE, kind)], text.into_text()).into_response())
+    Ok(text.into_response())
 }

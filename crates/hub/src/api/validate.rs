@@ -2,18 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use http::HeaderName;
-use sandshell_types::{
-    NetworkMode, NetworkSpec, SandboxLimits, SandboxPatch, SandboxSpec, SecretSpec,
-};
+use sandshell_types::{SandboxLimits, SandboxPatch, SandboxSpec};
 
+use crate::egress::Policy;
 use crate::error::HubError;
 
 const MOST_LABELS: usize = 64;
 const LONGEST_LABEL: usize = 128;
 const MOST_VARIABLES: usize = 1000;
-const MOST_ALLOWED: usize = 1000;
-const MOST_SECRETS: usize = 100;
 const LONGEST_TEXT: usize = 4096;
 
 /// More processors than this is a slip of the pen.
@@ -39,10 +35,7 @@ pub(super) fn spec(spec: &SandboxSpec) -> Result<(), HubError> {
     if let Some(limits) = &spec.limits {
         check_limits(limits)?;
     }
-    if let Some(network) = &spec.network {
-        check_network(network)?;
-    }
-    secrets(&spec.secrets)?;
+    network_and_secrets(spec)?;
     positive(spec.idle_timeout_ms, "/idle_timeout_ms")?;
     positive(spec.max_lifetime_ms, "/max_lifetime_ms")?;
     if spec.on_idle.is_some() && spec.idle_timeout_ms.is_none() {
@@ -74,7 +67,8 @@ pub(super) fn patch(
         value.is_none() && there
     });
     let after = (before.len() + added.count()).saturating_sub(removed.count());
-    count(after, MOST_LABELS, "/labels", "labels")
+    count(after, MOST_LABELS, "/labels", "labels")?;
+    patch.limits.as_ref().map_or(Ok(()), check_limits)
 }
 
 fn labels<'a>(
@@ -127,44 +121,15 @@ fn check_limits(limits: &SandboxLimits) -> Result<(), HubError> {
     Ok(())
 }
 
-fn check_network(network: &NetworkSpec) -> Result<(), HubError> {
-    let listed = !network.allow.is_empty();
-    match network.mode {
-        NetworkMode::Allow if !listed => Err(HubError::invalid(
-            "/network/allow",
-            "the mode `allow` needs a list of hosts",
-        )
-        .hint("Choose the mode `none` for no network at all.")),
-        NetworkMode::None | NetworkMode::Full if listed => Err(HubError::invalid(
-            "/network/allow",
-            "a list of hosts goes with the mode `allow` only",
-        )),
-        _ => {
-            count(network.allow.len(), MOST_ALLOWED, "/network/allow", "hosts")?;
-            for (at, host) in network.allow.iter().enumerate() {
-                text(host, &format!("/network/allow/{at}"))?;
-            }
-            Ok(())
+/// The proxy's own judgement, so that what is taken here is what it enforces.
+fn network_and_secrets(spec: &SandboxSpec) -> Result<(), HubError> {
+    Policy::of(spec).map(drop).map_err(|error| {
+        let refused = HubError::invalid(error.pointer, error.detail);
+        match error.hint {
+            Some(hint) => refused.hint(hint),
+            None => refused,
         }
-    }
-}
-
-fn secrets(secrets: &[SecretSpec]) -> Result<(), HubError> {
-    count(secrets.len(), MOST_SECRETS, "/secrets", "secrets")?;
-    for (at, secret) in secrets.iter().enumerate() {
-        text(&secret.host, &format!("/secrets/{at}/host"))?;
-        if secret.header.parse::<HeaderName>().is_err() {
-            let pointer = format!("/secrets/{at}/header");
-            return Err(HubError::invalid(pointer, "that is no name of a header"));
-        }
-        let value = secret.value.as_deref().unwrap_or_default();
-        if value.is_empty() || http::HeaderValue::from_str(value).is_err() {
-            let pointer = format!("/secrets/{at}/value");
-            let detail = "a secret needs a value that can stand in a header";
-            return Err(HubError::invalid(pointer, detail));
-        }
-    }
-    Ok(())
+    })
 }
 
 fn positive(value: Option<u64>, pointer: &str) -> Result<(), HubError> {
@@ -223,12 +188,12 @@ mod tests {
                 "/network/allow",
             ),
             (
-                r#"{"secrets":[{"host":"a","header":"b c","value":"d"}]}"#,
-                "/secrets/0/header",
+                r#"{"network":{"mode":"allow","allow":["a.example","*.com"]}}"#,
+                "/network/allow/1",
             ),
             (
-                r#"{"secrets":[{"host":"a","header":"b"}]}"#,
-                "/secrets/0/value",
+                r#"{"secrets":[{"host":"a.example","header":"b","value":"c"}]}"#,
+                "/secrets",
             ),
             (r#"{"idle_timeout_ms":0}"#, "/idle_timeout_ms"),
             (r#"{"max_lifetime_ms":0}"#, "/max_lifetime_ms"),

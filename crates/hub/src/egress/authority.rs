@@ -4,6 +4,7 @@
 //! of [`Authority::environment`]; its key stays with the hub. The proxy speaks for a host by it only
 //! where the host has a secret; all other TLS passes untouched.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -35,6 +36,33 @@ const VARIABLES: [&str; 6] = [
     "NODE_EXTRA_CA_CERTS",
     "CARGO_HTTP_CAINFO",
 ];
+
+/// Where a sandbox finds the certificates to trust.
+const BUNDLE: &str = "etc/ssl/sandshell.pem";
+
+/// Where systems keep those that they trust themselves.
+const SYSTEM_ROOTS: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];
+
+/// What makes the programs of a sandbox trust an authority.
+#[derive(Debug, Clone)]
+pub struct Trust {
+    bundle: String,
+}
+
+impl Trust {
+    /// Puts it among the files and the variables that a sandbox is to have. A variable that is there
+    /// stays as it is.
+    pub fn give(self, files: &mut Vec<(String, String)>, env: &mut BTreeMap<String, String>) {
+        for (name, value) in Authority::environment(&format!("/{BUNDLE}")) {
+            env.entry(name.to_owned()).or_insert(value);
+        }
+        files.push((BUNDLE.to_owned(), self.bundle));
+    }
+}
 
 /// The authority of one sandbox.
 pub struct Authority {
@@ -129,6 +157,16 @@ impl Authority {
             "\n"
         };
         format!("{system_roots}{gap}{}", self.pem)
+    }
+
+    /// What a sandbox on this machine needs to trust it, besides what the machine trusts.
+    pub fn trust(&self) -> Trust {
+        let roots = SYSTEM_ROOTS
+            .iter()
+            .find_map(|path| std::fs::read_to_string(path).ok());
+        Trust {
+            bundle: self.bundle(&roots.unwrap_or_default()),
+        }
     }
 
     /// The variables that make programs inside trust the bundle at this path.

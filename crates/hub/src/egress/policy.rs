@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use http::{HeaderName, HeaderValue, header};
-use sandshell_types::{NetworkMode, NetworkSpec, RefusalReason, SecretSpec};
+use sandshell_types::{NetworkMode, NetworkSpec, RefusalReason, SandboxSpec, SecretSpec};
 
 use super::address;
 use super::host::{Host, HostError};
@@ -82,7 +82,7 @@ pub struct PolicyError {
     /// What is wrong.
     pub detail: String,
     /// What would be right.
-    pub hint: Option<String>,
+    pub hint: Option<&'static str>,
 }
 
 impl PolicyError {
@@ -94,13 +94,23 @@ impl PolicyError {
         }
     }
 
-    fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+    fn hint(mut self, hint: &'static str) -> Self {
+        self.hint = Some(hint);
         self
     }
 }
 
 impl Policy {
+    /// Reads what a sandbox is to be: the one judge of its network and secrets, when it is asked for and
+    /// when it is made. Without a network its mode is `none`.
+    pub fn of(spec: &SandboxSpec) -> Result<Self, PolicyError> {
+        let none = NetworkSpec {
+            mode: NetworkMode::None,
+            allow: Vec::new(),
+        };
+        Self::parse(spec.network.as_ref().unwrap_or(&none), &spec.secrets)
+    }
+
     /// Reads the request. In the modes `none` and `full` there is no list and there are no secrets.
     /// The policy of `none` refuses everything.
     pub fn parse(network: &NetworkSpec, secrets: &[SecretSpec]) -> Result<Self, PolicyError> {

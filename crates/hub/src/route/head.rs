@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use sandshell_agent::parts::{OUTSIDE, Peer, REQUEST_ID, VISITOR, strip_connection, tokens};
+use sandshell_agent::parts::{OUTSIDE, Peer, REQUEST_ID, VISITOR, for_next_hop, strip_connection};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -44,17 +44,7 @@ pub(super) fn to_agent(
     let peer = parts.extensions.get::<Peer>().copied();
     let authority = parts.uri.authority().cloned();
     let headers = &mut parts.headers;
-    let trailers = tokens(headers, &header::TE).any(|word| word.eq_ignore_ascii_case("trailers"));
-    strip_connection(headers);
-    // Dealt with by our own server.
-    headers.remove(header::EXPECT);
-    if let Some(protocol) = protocol {
-        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(header::UPGRADE, protocol.clone());
-    } else if trailers {
-        headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
-        headers.insert(header::TE, HeaderValue::from_static("trailers"));
-    }
+    for_next_hop(headers, protocol);
     // An HTTP/2 request names its host in the URI.
     if let Some(authority) = authority
         && let Ok(host) = HeaderValue::from_str(authority.as_str())

@@ -11,19 +11,16 @@
 //! A request that finds its kept connection closed before it was sent goes on to the next one. Once it
 //! has been sent it is never sent again: the agent may have run it.
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use http::{Request, Response, StatusCode};
-use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use sandshell_agent::parts::ApiError;
+use sandshell_agent::parts::{ApiError, Kept, KeptBody};
 use sandshell_types::ErrorCode;
 use tokio::net::UnixStream;
 use tokio::time::Instant;
@@ -193,11 +190,14 @@ fn answer(
     let (kept, guard) = if head.status == StatusCode::SWITCHING_PROTOCOLS {
         (None, Some(guard))
     } else {
-        (Some((place, sender, guard)), None)
+        let lease = Lease {
+            place,
+            sender,
+            _guard: guard,
+        };
+        (Some(lease), None)
     };
-    let mut body = AgentBody { body, kept };
-    body.release_if_over();
-    (Response::from_parts(head, body), guard)
+    (Response::from_parts(head, KeptBody::new(body, kept)), guard)
 }
 
 fn unreachable(error: &dyn std::fmt::Display) -> ApiError {
@@ -216,50 +216,19 @@ fn broken(error: &hyper::Error) -> ApiError {
     .hint("It may have done what was asked; GET the sandbox itself for its state.")
 }
 
-/// The body of an answer; gives its connection back at its end and closes it when dropped before. The
-/// sandbox counts as used until then.
-pub(crate) struct AgentBody {
-    body: Incoming,
-    kept: Option<(InFlight, Sender, InUse)>,
+/// The body of an answer. The sandbox counts as used until its end.
+pub(crate) type AgentBody = KeptBody<Lease>;
+
+/// A connection in use.
+pub(crate) struct Lease {
+    place: InFlight,
+    sender: Sender,
+    /// Held for its drop.
+    _guard: InUse,
 }
 
-impl AgentBody {
-    fn release_if_over(&mut self) {
-        if self.body.is_end_stream() {
-            self.release();
-        }
-    }
-
-    fn release(&mut self) {
-        if let Some((place, sender, guard)) = self.kept.take() {
-            place.0.keep(sender);
-            drop(guard);
-        }
-    }
-}
-
-impl HttpBody for AgentBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
-        match &frame {
-            Some(Ok(_)) => self.release_if_over(),
-            Some(Err(_)) => self.kept = None,
-            None => self.release(),
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+impl Kept for Lease {
+    fn give_back(self) {
+        self.place.0.keep(self.sender);
     }
 }

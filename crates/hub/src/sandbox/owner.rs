@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sandshell_types::{AuditEntry, OnIdle, SandboxPatch, SandboxState, Timestamp};
+use sandshell_types::{AuditEntry, OnIdle, SandboxLimits, SandboxPatch, SandboxState, Timestamp};
 use tokio::sync::{mpsc, watch};
 
 use super::{By, Command, Published, Shared, Wish, policy};
@@ -20,7 +20,12 @@ pub(crate) enum Source {
     /// It is to be made.
     Fresh(By),
     /// It waited in the warm pool.
-    Warm(Created, By),
+    Warm {
+        created: Created,
+        /// Whether it gets another id than that of its making.
+        renamed: bool,
+        by: By,
+    },
     /// An earlier hub made it.
     Adopted,
 }
@@ -62,7 +67,11 @@ impl Owner {
         let made = match source {
             Source::Adopted => Ok(()),
             Source::Fresh(by) => self.make(None, &by).await,
-            Source::Warm(created, by) => self.make(Some(created), &by).await,
+            Source::Warm {
+                created,
+                renamed,
+                by,
+            } => self.make(Some((created, renamed)), &by).await,
         };
         match made {
             Ok(()) => self.live().await,
@@ -74,7 +83,7 @@ impl Owner {
     }
 
     /// Makes it, or takes what is made, and writes it down. After a failure nothing is left of it.
-    async fn make(&mut self, warm: Option<Created>, by: &By) -> Result<(), HubError> {
+    async fn make(&mut self, warm: Option<(Created, bool)>, by: &By) -> Result<(), HubError> {
         let began = std::time::Instant::now();
         let made = self.build(warm).await;
         let mut entry = audit::entry("sandbox.create", by, self.stored.record.id.as_str());
@@ -106,13 +115,18 @@ impl Owner {
         Err(error)
     }
 
-    async fn build(&mut self, warm: Option<Created>) -> Result<(), HubError> {
-        let created = if let Some(created) = warm {
+    async fn build(&mut self, warm: Option<(Created, bool)>) -> Result<(), HubError> {
+        let id = &self.stored.record.id;
+        let created = if let Some((created, renamed)) = warm {
+            let id = Some(id).filter(|_| renamed);
+            self.registry.backend().take(&self.shared.place, id).await?;
             created
         } else {
             let plan = SandboxPlan {
                 place: self.stored.place.clone(),
                 slot: self.stored.slot.unwrap_or_default(),
+                id: id.clone(),
+                waits: false,
                 spec: self.stored.record.spec.clone(),
             };
             self.registry.backend().create(&plan).await?
@@ -232,13 +246,32 @@ impl Owner {
         spec.on_idle = patch.on_idle.or(spec.on_idle);
         self.stored.record.expires_at =
             expires_at(self.stored.record.created_at, spec.max_lifetime_ms);
+        let limits = before.spec.limits.clone().unwrap_or_default();
+        let changed = patch.limits.as_ref().map(|patch| patch.or(&limits));
+        if let Some(changed) = &changed {
+            if let Err(error) = self.limit(&limits, changed).await {
+                self.stored.record = before;
+                return Err(error);
+            }
+            self.stored.record.spec.limits = Some(changed.clone());
+        }
         let entry = audit::entry("sandbox.patch", by, self.shared.id.as_str());
         let written = self.write(vec![entry]).await;
         if written.is_err() {
             self.stored.record = before;
+            if let Some(changed) = &changed
+                && let Err(error) = self.limit(changed, &limits).await
+            {
+                tracing::error!(%error, sandbox = %self.shared.id, "its limits are not as recorded");
+            }
         }
         self.tell();
         written
+    }
+
+    async fn limit(&self, from: &SandboxLimits, to: &SandboxLimits) -> Result<(), HubError> {
+        let backend = self.registry.backend();
+        Ok(backend.limit(&self.shared.place, from, to).await?)
     }
 
     async fn idled(&mut self) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use sandshell_sys::cgroup::{Group, Seat, Version};
+use sandshell_sys::cgroup::{Group, Limit, Seat, Version};
 use sandshell_sys::{procfs, signal};
 use sandshell_types::{Layer, Protection, ProtectionStatus};
 
@@ -92,7 +92,12 @@ impl SandboxGroups {
 
     /// Those that were made earlier under this name.
     pub fn existing(parent: &Parent, name: &str) -> Self {
-        let found = |above: &Group| above.existing(name).map_err(|errno| errno.to_string());
+        let found = |above: &Group| {
+            above.existing(name).map_err(|errno| match errno {
+                Errno::NOENT => "the sandbox has no group for it; see `protections`".to_owned(),
+                errno => errno.to_string(),
+            })
+        };
         let unified = parent.unified.clone().and_then(|above| {
             let sandbox = found(&above)?;
             let below = |name| sandbox.existing(name).map_err(|errno| errno.to_string());
@@ -156,25 +161,44 @@ impl SandboxGroups {
         protections
     }
 
-    /// Changes limits while the sandbox runs; those that are absent stay.
+    /// Changes limits while the sandbox runs; those that are absent stay. All are changed or none.
     pub fn change(&self, limits: &SandboxLimits) -> Result<(), LimitError> {
         limits.check()?;
         let seats = [&self.memory, &self.cpu, &self.pids];
+        let mut changes = Vec::new();
         for (seat, (name, limit)) in seats.into_iter().zip(wanted(limits)) {
-            let Some(limit) = limit else { continue };
-            let unavailable = |reason: String| LimitError::Unavailable {
-                limit: name,
-                reason,
-            };
-            let seat = seat
-                .as_ref()
-                .map_err(|reason| unavailable(reason.clone()))?;
-            seat.set(limit).map_err(|errno| match errno {
-                Errno::BUSY => unavailable("more than that is in use now".to_owned()),
-                errno => unavailable(errno.to_string()),
-            })?;
+            if let Some(limit) = limit {
+                let seat = seat.as_ref().map_err(|reason| LimitError::Unavailable {
+                    limit: name,
+                    reason: reason.clone(),
+                })?;
+                changes.push((name, seat, limit));
+            }
+        }
+        for (_, seat, limit) in &changes {
+            make_room(seat, *limit)?;
+        }
+        let mut undo = Vec::new();
+        for (name, seat, limit) in changes {
+            let before = current(seat, limit);
+            if let Err(errno) = seat.set(limit) {
+                for (seat, before) in undo {
+                    // It was so a moment ago.
+                    let _ = Seat::set(seat, before);
+                }
+                return Err(not_set(name, seat, limit, errno));
+            }
+            undo.extend(before.map(|before| (seat, before)));
         }
         Ok(())
+    }
+
+    /// Whether the number of processes is kept by a group, where it can be changed later.
+    pub fn limits_pids(&self) -> bool {
+        let enforced = |one: &Protection| {
+            one.name == Layer::PidsLimit && one.status == ProtectionStatus::Enforced
+        };
+        self.protections.iter().any(enforced)
     }
 
     /// What became of the limits, of killing and of the account of memory.
@@ -312,6 +336,57 @@ impl SandboxGroups {
             }
         }
         gone
+    }
+}
+
+/// The limit of the same kind that holds now.
+fn current(seat: &Seat, limit: Limit) -> Option<Limit> {
+    match limit {
+        Limit::Memory(_) => seat.memory_limit().map(Limit::Memory),
+        Limit::CpuMillis(_) => seat.cpu_limit().map(Limit::CpuMillis),
+        Limit::Pids(_) => seat.pids_limit().map(Limit::Pids),
+    }
+}
+
+/// Refuses a limit below what is in use: version 2 would kill for it, and without processes to spare
+/// nothing could be started any more. Version 1 frees memory by itself, and says when it cannot.
+fn make_room(seat: &Seat, limit: Limit) -> Result<(), LimitError> {
+    let below = |limit, asked, used: Option<u64>| match used {
+        Some(used) if used > asked => Err(LimitError::BelowUse { limit, asked, used }),
+        _ => Ok(()),
+    };
+    match limit {
+        Limit::Pids(asked) => below("pids", asked, seat.pids_used()),
+        Limit::Memory(asked) if seat.version == Version::V2 => {
+            if let Some(more) = seat.memory_used().and_then(|used| used.checked_sub(asked)) {
+                // Kernels before 5.19 cannot be asked to; what is in use then counts as it is.
+                let _ = seat.group.write("memory.reclaim", &more.to_string());
+            }
+            below("memory_bytes", asked, seat.memory_used())
+        }
+        Limit::Memory(_) | Limit::CpuMillis(_) => Ok(()),
+    }
+}
+
+/// Why the kernel did not take a limit.
+fn not_set(name: &'static str, seat: &Seat, limit: Limit, errno: Errno) -> LimitError {
+    let reason = match (limit, errno) {
+        (Limit::Memory(asked), Errno::BUSY) => {
+            return LimitError::BelowUse {
+                limit: name,
+                asked,
+                used: seat.memory_used().unwrap_or(asked),
+            };
+        }
+        // Version 1 lets nothing have more than what it is part of.
+        (Limit::CpuMillis(_), Errno::INVAL) => {
+            "a process or session inside has a higher limit of its own".to_owned()
+        }
+        (_, errno) => errno.to_string(),
+    };
+    LimitError::Unavailable {
+        limit: name,
+        reason,
     }
 }
 

@@ -260,6 +260,52 @@ fn version_2_is_written_as_it_wants() {
     );
 }
 
+/// Version 2 would kill for a limit below what is in use. The files are plain ones, so numbers keep their
+/// length.
+#[test]
+fn nothing_is_changed_when_one_limit_cannot_be() {
+    let dir = tempfile::tempdir().unwrap();
+    for (file, text) in [
+        ("memory.max", "99000000"),
+        ("memory.current", "90000000"),
+        ("cpu.max", "90000 100000"),
+        ("pids.max", "50"),
+        ("pids.current", "30"),
+    ] {
+        std::fs::write(dir.path().join(file), text).unwrap();
+    }
+    let seat = Seat {
+        version: Version::V2,
+        group: Group::open(dir.path()).unwrap(),
+    };
+    let mut groups = SandboxGroups::existing(&Parent::none("there is nothing here"), "x");
+    (groups.memory, groups.cpu, groups.pids) = (Ok(seat.clone()), Ok(seat.clone()), Ok(seat));
+    let read = |file: &str| std::fs::read_to_string(dir.path().join(file)).unwrap();
+    let limits = |memory_bytes, pids| SandboxLimits {
+        memory_bytes: Some(memory_bytes),
+        cpus: Cpus::new(0.5),
+        pids: Some(pids),
+    };
+    for (asked, limit) in [
+        (limits(80_000_000, 40), "memory_bytes"),
+        (limits(95_000_000, 20), "pids"),
+    ] {
+        let refused = groups.change(&asked).unwrap_err();
+        assert!(matches!(refused, LimitError::BelowUse { .. }), "{refused}");
+        assert_eq!(refused.limit(), Some(limit));
+    }
+    // The last one of three.
+    std::fs::remove_file(dir.path().join("pids.max")).unwrap();
+    assert!(groups.change(&limits(95_000_000, 40)).is_err());
+    assert_eq!(read("memory.max"), "99000000");
+    assert_eq!(read("cpu.max"), "90000 100000");
+    std::fs::write(dir.path().join("pids.max"), "50").unwrap();
+    groups.change(&limits(95_000_000, 40)).unwrap();
+    assert_eq!(read("memory.max"), "95000000");
+    assert_eq!(read("cpu.max"), "50000 100000");
+    assert_eq!(read("pids.max"), "40");
+}
+
 #[test]
 fn what_cannot_be_had_is_off_with_its_reason() {
     let parent = Parent::none("there is nothing here");

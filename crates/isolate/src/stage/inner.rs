@@ -30,6 +30,8 @@ pub(super) struct Entrance<'a> {
     pub(super) own: Own,
     pub(super) trees: &'a [OwnedFd],
     pub(super) joins: &'a Joins,
+    /// The most processes, where no group keeps their number: this one cannot be changed later.
+    pub(super) pids: Option<u64>,
     pub(super) channels: &'a OwnedFd,
     pub(super) socket: &'a OwnedFd,
 }
@@ -63,6 +65,7 @@ fn enter<'a>(entrance: &'a Entrance<'a>) -> Result<(Hardened<'a>, Event), Step> 
         own,
         trees,
         joins,
+        pids,
         channels,
         socket,
     } = entrance;
@@ -72,7 +75,7 @@ fn enter<'a>(entrance: &'a Entrance<'a>) -> Result<(Hardened<'a>, Event), Step> 
         place_standard(number, None).map_err(Step::at("standard streams"))?;
     }
     own.take_on(own.agent).map_err(Step::at("init's user"))?;
-    if let Some(pids) = plan.limits.pids {
+    if let Some(pids) = *pids {
         // Set before the user namespace is made, this is a ceiling over all users of the sandbox.
         let limit = Rlimit {
             current: Some(pids),
