@@ -7,6 +7,7 @@
 
 mod bait;
 mod places;
+mod private;
 mod reports;
 
 use std::collections::BTreeMap;

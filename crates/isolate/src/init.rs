@@ -109,25 +109,19 @@ pub(crate) fn serve(
 
 /// Runs the warden of an isolated sandbox until the agent is gone. To be called in a fork of whoever
 /// made init's namespaces, with the same user and all its rights, in the agent's PID namespace.
-pub fn run_warden(socket: &OwnedFd, home: Home) -> Result<(), InitError> {
+pub(crate) fn run_warden(socket: &OwnedFd, home: Home<'_>) -> Result<(), InitError> {
     let setup = |step| move |errno| InitError::Setup { step, errno };
     signal::default_all();
     let signals = signal::block_all_and_watch(&[SIGCHLD, SIGTERM]).map_err(setup("signalfd"))?;
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(setup("non-dumpable"))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    let privates = Privates::of(home).map_err(setup("the commands' mounts"))?;
-    let ready = Event::Ready {
-        root: None,
-        protections: Vec::new(),
-    };
-    ready.send(socket).map_err(setup("ready message"))?;
     let mut warden = Init {
         socket,
         manner: Manner::default(),
         programs: HashMap::new(),
         keepers: Keepers::default(),
-        privates,
+        privates: Privates::of(home),
     };
     warden.serve(&signals);
     warden.privates.kill();
@@ -158,7 +152,7 @@ struct Init<'a> {
     /// Who reports for the others. An agent asks either for groups or for keepers, never for both.
     keepers: Keepers,
     /// Those that have a PID namespace of their own.
-    privates: Privates,
+    privates: Privates<'a>,
 }
 
 impl Init<'_> {
@@ -205,6 +199,12 @@ impl Init<'_> {
                     stage: Stage::Private,
                     errno,
                 },
+            }
+        } else if self.privates.exclusively() {
+            Event::Failed {
+                id: request.id,
+                stage: Stage::Private,
+                errno: Errno::PERM,
             }
         } else if request.flags.keeper {
             match self.keepers.start(self.socket, request, fds, self.manner) {

@@ -260,35 +260,55 @@ fn make_file(path: &str) -> Result<(), Errno> {
 
 /// The commands' /proc, with what tells of the host, or acts on it, out of reach.
 fn make_proc() -> Result<(), Errno> {
-    let limits = Limits {
-        read_only: false,
-        no_devices: true,
-        no_programs: true,
-    };
-    let proc = mounts::fresh(c"proc", &[], limits)?;
-    mounts::attach(&proc, CWD, "s/proc")?;
-    let read_only = Limits {
-        read_only: true,
-        ..limits
-    };
+    let proc = mounts::fresh(c"proc", &[], OF_PROC)?;
+    let empty = mounts::fresh(c"tmpfs", &[(c"mode", "0555")], SEEN_OF_PROC)?;
+    let mut covers = Vec::new();
+    for name in MASKED_FILES.iter().filter(|name| is_there(&proc, name)) {
+        covers.push((*name, mounts::copy_of(c"s/dev/null", false)?));
+    }
+    for name in MASKED_DIRECTORIES
+        .iter()
+        .filter(|name| is_there(&proc, name))
+    {
+        covers.push((*name, mounts::copy_at(empty.as_fd(), c".", false)?));
+    }
+    put_proc(&proc, "s/proc", covers)
+}
+
+/// A /proc of this process's own PID namespace in the place of the commands', in a copy of their mounts.
+/// Called with the rights of whoever built the root, but when commands may have changed it: so nothing
+/// is looked up in it but the one thing they could not move, the old /proc with its covers.
+pub(crate) fn replace_proc() -> Result<(), Errno> {
+    let proc = mounts::fresh(c"proc", &[], OF_PROC)?;
+    let mut covers = Vec::new();
+    let masked = MASKED_FILES.iter().chain(MASKED_DIRECTORIES);
+    for name in masked.filter(|name| is_there(&proc, name)) {
+        covers.push((*name, mounts::copy_of(format!("/proc/{name}"), false)?));
+    }
+    unmount("/proc", UnmountFlags::DETACH)?;
+    put_proc(&proc, "/proc", covers)
+}
+
+const OF_PROC: Limits = Limits {
+    read_only: false,
+    no_devices: true,
+    no_programs: true,
+};
+const SEEN_OF_PROC: Limits = Limits {
+    read_only: true,
+    ..OF_PROC
+};
+
+fn put_proc(proc: &OwnedFd, place: &str, covers: Vec<(&str, OwnedFd)>) -> Result<(), Errno> {
+    mounts::attach(proc, CWD, place)?;
     for name in READ_ONLY {
-        if let Some(copy) = copy_if_there(&proc, name)? {
-            mounts::limit(&copy, read_only)?;
-            mounts::attach(&copy, &proc, *name)?;
+        if let Some(copy) = copy_if_there(proc, name)? {
+            mounts::limit(&copy, SEEN_OF_PROC)?;
+            mounts::attach(&copy, proc, *name)?;
         }
     }
-    for name in MASKED_FILES {
-        if is_there(&proc, name) {
-            let null = mounts::copy_of(c"s/dev/null", false)?;
-            mounts::attach(null, &proc, *name)?;
-        }
-    }
-    let empty = mounts::fresh(c"tmpfs", &[(c"mode", "0555")], read_only)?;
-    for name in MASKED_DIRECTORIES {
-        if is_there(&proc, name) {
-            let copy = mounts::copy_at(empty.as_fd(), c".", false)?;
-            mounts::attach(copy, &proc, *name)?;
-        }
+    for (name, cover) in covers {
+        mounts::attach(cover, proc, name)?;
     }
     Ok(())
 }

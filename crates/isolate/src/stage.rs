@@ -5,7 +5,9 @@
 //!                   │ waits for its ids                                   (ids are mapped from outside)
 //!                   ├─fork─► init: P2, M2 ─ root ─ U2 ─ asks for ids ─► READY
 //!                   │ own root, /proc of P1, loopback, host name
-//!                   │ maps init's ids, becomes the agent's user
+//!                   │ maps init's ids
+//!                   ├─fork─► warden: waits for the first private tree
+//!                   │ gives up its rights
 //!                   ▼
 //!                  agent
 //! ```
@@ -15,6 +17,7 @@
 //! even its root has rights over a mount, the network or init.
 
 mod inner;
+mod warden;
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -29,6 +32,7 @@ use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, set_capabilities,
     set_capabilities_secure_bits, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
+use sandshell_sys::capability::Capabilities;
 use sandshell_sys::cgroup::Group;
 use sandshell_sys::mounts::{self, Limits};
 use sandshell_sys::namespace::{self, Namespaces};
@@ -36,6 +40,7 @@ use sandshell_sys::{packet, signal};
 use sandshell_types::{Layer, Protection, ProtectionStatus};
 use serde::{Deserialize, Serialize};
 
+use crate::harden::{Ceilings, InitHardening};
 use crate::launch::{InitHandle, Surroundings, wait_for_event};
 use crate::launcher::Workshop;
 use crate::limits::{Controllers, Joins, SandboxGroups};
@@ -253,8 +258,12 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
     own_surroundings(&plan, trees.state, &log)?;
     drop(log);
     expect_event(&ours, |event| matches!(event, Event::NeedMap))?;
+    // Init has built its root, and may not be looked at any more once it has its ids.
+    let gates = warden::Gates::of(init.pid).map_err(Step::at("init's namespaces"))?;
     map_ids(init.pid, plan.ids).map_err(Step::at("init's ids"))?;
     packet::send(&ours, MAPPED, &[]).map_err(Step::at("init's ids"))?;
+    let home = gates.home(joins, ceilings(&plan), hardening(workshop, &channels));
+    let warden = warden::post(home).map_err(Step::at("the warden"))?;
     // What the agent makes for shells they must be able to read; its state lies behind a private door.
     rustix::process::umask(Mode::from_raw_mode(0o022));
     drop_capabilities(plan.ids).map_err(Step::at("the agent's capabilities"))?;
@@ -274,7 +283,7 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
             pid_namespace: Ok(()),
             cgroup,
             controllers,
-            warden: None,
+            warden: Some(warden),
         },
         root: Some(root),
         channels: Some(channels),
@@ -286,6 +295,24 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
         protections: probe::compose(proved, known(&plan, &groups)),
         settings: plan.agent,
     })
+}
+
+/// What init, and whoever else starts programs of the sandbox, limits itself to.
+fn ceilings(plan: &SandboxPlan) -> Ceilings {
+    Ceilings {
+        pids: plan.limits.pids,
+        open_files: plan.open_files,
+    }
+}
+
+/// And what they give up.
+fn hardening<'a>(workshop: &'a Workshop, channels: &'a OwnedFd) -> InitHardening<'a> {
+    InitHardening {
+        filters: &workshop.filters,
+        channels: Some(channels.as_fd()),
+        writable: None,
+        keep: Capabilities::NONE,
+    }
 }
 
 /// What no probe could see from inside.
