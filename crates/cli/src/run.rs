@@ -23,10 +23,10 @@ use sandshell_client::types::{
 use sandshell_client::{Client, ClientError, OutputQuery};
 use sandshell_hub::egress::{Egress, EgressConfig, Outside, Policy};
 use sandshell_isolate::host_root;
-use sandshell_isolate::launcher::{Launcher, read_outcome};
+use sandshell_isolate::launcher::{Launcher, LauncherError, read_outcome};
 use sandshell_isolate::limits::SandboxLimits;
 use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan};
-use sandshell_isolate::stage::Outcome;
+use sandshell_isolate::stage::{Outcome, REMEDY, Step};
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -93,12 +93,13 @@ fn run_in(
         agent: serde_json::to_value(settings).map_err(|error| Failure::ours(&error))?,
         directory,
     };
-    let launched = launcher
-        .launch(&plan)
-        .map_err(|error| Failure::ours(&error))?;
+    let launched = launcher.launch(&plan).map_err(|error| match error {
+        LauncherError::Step(step) => failed_at(&step),
+        error => Failure::ours(&error),
+    })?;
     match read_outcome(launched.report).map_err(|error| Failure::ours(&error))? {
         Outcome::Ready(protections) => say_missing(&protections),
-        Outcome::Failed(step) => return Err(Failure::ours(&step)),
+        Outcome::Failed(step) => return Err(failed_at(&step)),
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -125,6 +126,15 @@ fn run_in(
     // Reading our stdin may still go on; nobody waits for it.
     runtime.shutdown_background();
     code
+}
+
+fn failed_at(step: &Step) -> Failure {
+    let failure = Failure::ours(step);
+    if step.is_forbidden() {
+        failure.hint(REMEDY)
+    } else {
+        failure
+    }
 }
 
 fn all_processors() -> Option<Cpus> {

@@ -86,6 +86,16 @@ pub enum BackendError {
         /// What is wrong with it.
         detail: String,
     },
+    /// This place forbids what sandboxes are made of.
+    #[error("no sandbox can be isolated here: {detail}")]
+    Forbidden {
+        /// Which step was refused, and how.
+        detail: String,
+        /// The layers that cannot be had.
+        protections: Vec<Protection>,
+        /// What can be done about it.
+        remedy: &'static str,
+    },
     /// The sandbox is dead.
     #[error("{0}")]
     Dead(String),

@@ -86,6 +86,7 @@ impl HubError {
             Self::TokenNotFound(_) => ErrorCode::TokenNotFound,
             Self::Backend(error) => match **error {
                 BackendError::Invalid { .. } => ErrorCode::InvalidRequest,
+                BackendError::Forbidden { .. } => ErrorCode::IsolationUnavailable,
                 _ => ErrorCode::Unavailable,
             },
             Self::Store(_) | Self::Random(_) => ErrorCode::Internal,
@@ -150,6 +151,18 @@ impl From<HubError> for ApiError {
             HubError::Backend(error) => match &*error {
                 BackendError::Invalid { pointer, detail } => {
                     Self::new(ErrorCode::InvalidRequest, detail.clone()).pointer(pointer.clone())
+                }
+                forbidden @ BackendError::Forbidden {
+                    protections,
+                    remedy,
+                    ..
+                } => {
+                    let detail = forbidden.to_string();
+                    let mut problem = Problem::new(ErrorCode::IsolationUnavailable, detail)
+                        .pointer("/isolation")
+                        .hint(*remedy);
+                    problem.protections.clone_from(protections);
+                    problem.into()
                 }
                 other => {
                     tracing::error!(error = %other, "the backend failed");

@@ -22,7 +22,7 @@ use sandshell_isolate::host_root;
 use sandshell_isolate::launcher::{Launcher, LauncherError};
 use sandshell_isolate::limits::SandboxLimits;
 use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan as Plan};
-use sandshell_isolate::stage::Outcome;
+use sandshell_isolate::stage::{Outcome, REMEDY, Step};
 use sandshell_sys::{reactor, signal};
 use sandshell_types::{Cpus, NetworkMode, NetworkSpec, Protection, SandboxSpec};
 use tokio::io::{AsyncReadExt as _, Interest};
@@ -241,9 +241,12 @@ impl LocalBackend {
             action: "ask the launcher",
             source: io::Error::other(error),
         })?;
-        answer.map_err(|error| BackendError::Failed {
-            action: "make the sandbox",
-            source: io::Error::other(error),
+        answer.map_err(|error| match error {
+            LauncherError::Step(step) => failed_at(step),
+            error => BackendError::Failed {
+                action: "make the sandbox",
+                source: io::Error::other(error),
+            },
         })
     }
 
@@ -451,10 +454,26 @@ async fn outcome(report: OwnedFd) -> Result<Vec<Protection>, BackendError> {
     report.read_to_end(&mut text).await.map_err(died)?;
     match serde_json::from_slice(&text) {
         Ok(Outcome::Ready(protections)) => Ok(protections),
-        Ok(Outcome::Failed(step)) => Err(died(io::Error::other(step))),
+        Ok(Outcome::Failed(step)) => Err(failed_at(step)),
         Err(_) => Err(BackendError::Dead(
             "its agent ended at its start; see agent.log in its directory".to_owned(),
         )),
+    }
+}
+
+/// What became of a sandbox that could not be made.
+fn failed_at(step: Step) -> BackendError {
+    if step.is_forbidden() {
+        BackendError::Forbidden {
+            detail: step.to_string(),
+            protections: step.missing(),
+            remedy: REMEDY,
+        }
+    } else {
+        BackendError::Failed {
+            action: "make the sandbox",
+            source: io::Error::other(step),
+        }
     }
 }
 

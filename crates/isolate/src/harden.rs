@@ -66,8 +66,19 @@ pub struct InitHardening<'a> {
     pub channels: Option<BorrowedFd<'a>>,
     /// Directories below which files may be written; absent, everywhere the mounts allow it.
     pub writable: Option<&'a [PathBuf]>,
+    /// Which devices may be commanded.
+    pub devices: Devices,
     /// Capabilities that init itself keeps beyond those of a program of root.
     pub keep: Capabilities,
+}
+
+/// Which devices programs may command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Devices {
+    /// Those that every sandbox has.
+    Usual,
+    /// All that are there: whoever made the place gave them, graphics processors and the like.
+    Given,
 }
 
 /// A hardened init, and the rights of the programs it starts.
@@ -179,7 +190,7 @@ fn drop_capabilities(keep: Capabilities) -> Result<Capabilities, Errno> {
 }
 
 fn restrict_files(hardening: &InitHardening<'_>) -> Result<u32, Errno> {
-    let ruleset = files_ruleset(hardening.channels, hardening.writable)?;
+    let ruleset = files_ruleset(hardening)?;
     ruleset.restrict_self()?;
     Ok(ruleset.abi())
 }
@@ -187,15 +198,14 @@ fn restrict_files(hardening: &InitHardening<'_>) -> Result<u32, Errno> {
 /// The rules on files: everything that the mounts and modes allow, but no device is made, none is
 /// commanded except those of every sandbox, and nothing is written outside `writable` if that is
 /// given. Mounts can no longer be changed, whatever capabilities there are.
-pub fn files_ruleset(
-    channels: Option<BorrowedFd<'_>>,
-    writable: Option<&[PathBuf]>,
-) -> Result<Ruleset, Errno> {
+fn files_ruleset(hardening: &InitHardening<'_>) -> Result<Ruleset, Errno> {
     let mut ruleset = Ruleset::new()?;
-    let harmless =
-        access::all(ruleset.abi()) & !(access::MAKE_CHAR | access::MAKE_BLOCK | access::IOCTL_DEV);
+    let mut harmless = access::all(ruleset.abi()) & !(access::MAKE_CHAR | access::MAKE_BLOCK);
+    if hardening.devices == Devices::Usual {
+        harmless &= !access::IOCTL_DEV;
+    }
     let root = open(Path::new("/"))?;
-    match writable {
+    match hardening.writable {
         None => ruleset.allow(&root, harmless)?,
         Some(places) => {
             ruleset.allow(&root, access::READING)?;
@@ -211,7 +221,7 @@ pub fn files_ruleset(
             ruleset.allow(device, of_device)?;
         }
     }
-    if let Some(channels) = channels {
+    if let Some(channels) = hardening.channels {
         let of_channel = access::READ_FILE | access::WRITE_FILE | access::TRUNCATE;
         ruleset.allow(channels, of_channel)?;
     }

@@ -83,29 +83,54 @@ impl<'a> Home<'a> {
     }
 }
 
-/// The private trees of an init or warden.
+/// Where whoever starts private trees stands.
+#[derive(Debug, Default)]
+pub(crate) enum Standing<'a> {
+    /// It is no warden.
+    #[default]
+    Init,
+    /// A warden outside of its programs' home, and whether it has gone in. It waits until the first
+    /// tree is wanted: joining groups takes milliseconds, and most sandboxes have no private tree.
+    Outside(Home<'a>, bool),
+    /// A warden of an agent by itself, in the place where all of it is; and what its programs give up.
+    Beside(Option<InitHardening<'a>>),
+}
+
+impl<'a> Standing<'a> {
+    /// Makes a fresh PID namespace's first process what init is to its commands.
+    fn settle(self) -> Result<Option<Hardened<'a>>, Errno> {
+        match self {
+            Self::Outside(home, _) => home.move_in().map(Some),
+            Self::Beside(Some(hardening)) => {
+                mount_own_proc()?;
+                let hardened = harden::on_init(&hardening).map_err(|error| error.errno)?;
+                hardened.complete().map(Some)
+            }
+            Self::Beside(None) | Self::Init => mount_own_proc().map(|()| None),
+        }
+    }
+}
+
+/// The private trees of a warden.
 #[derive(Debug, Default)]
 pub(crate) struct Privates<'a> {
     /// The request's number and the reaper, by the reaper's pid.
     reapers: HashMap<i32, (u64, OwnedFd)>,
-    /// Where a warden's trees live, and whether it has gone there. It waits outside until the first is
-    /// wanted: joining groups takes milliseconds, and most sandboxes have no private tree.
-    home: Option<(Home<'a>, bool)>,
+    standing: Standing<'a>,
 }
 
 impl<'a> Privates<'a> {
-    /// For a warden outside of this home.
-    pub(crate) fn of(home: Home<'a>) -> Self {
+    pub(crate) fn of(standing: Standing<'a>) -> Self {
         Self {
             reapers: HashMap::new(),
-            home: Some((home, false)),
+            standing,
         }
     }
 
     /// Whether nothing but private trees may be started here: whoever starts them has rights that no
     /// program is to have.
     pub(crate) fn exclusively(&self) -> bool {
-        self.home.is_some()
+        !matches!(self.standing, Standing::Init)
     }
 
     /// Ends all of them.
@@ -123,14 +148,14 @@ impl<'a> Privates<'a> {
         fds: Vec<OwnedFd>,
         manner: Manner<'_>,
     ) -> Result<(), Errno> {
-        if let Some((home, entered @ false)) = &mut self.home {
+        if let Standing::Outside(home, entered @ false) = &mut self.standing {
             home.enter()?;
             *entered = true;
         }
         let group = fds.last().filter(|_| request.flags.into_cgroup);
         let Some(Spawned { pid, pidfd }) = fork_into(OWN, group.map(|fd| fd.as_fd()))? else {
-            let home = self.home.take().map(|(home, _)| home);
-            serve(socket, request, fds, home, manner);
+            let standing = std::mem::take(&mut self.standing);
+            serve(socket, request, fds, standing, manner);
             std::process::exit(0);
         };
         self.reapers.insert(pid, (request.id, pidfd));
@@ -168,11 +193,11 @@ fn serve(
     socket: &OwnedFd,
     request: &SpawnRequest,
     fds: Vec<OwnedFd>,
-    home: Option<Home<'_>>,
+    standing: Standing<'_>,
     manner: Manner<'_>,
 ) {
     let id = request.id;
-    let started = start(request, &fds, home, manner);
+    let started = start(request, &fds, standing, manner);
     // The program's pipes must have no other holder, or their end would never be seen.
     drop(fds);
     let (reaper, program) = match started {
@@ -202,18 +227,14 @@ fn serve(
 fn start(
     request: &SpawnRequest,
     fds: &[OwnedFd],
-    home: Option<Home<'_>>,
+    standing: Standing<'_>,
     manner: Manner<'_>,
 ) -> Result<(OwnedFd, Spawned), SpawnError> {
     let at = |stage| move |errno| SpawnError { stage, errno };
     // No tree outlives the warden that answers for it.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(at(Stage::Private))?;
     let reaper = pidfd_open(getpid(), PidfdFlags::empty()).map_err(at(Stage::Private))?;
-    let hardened = match home {
-        Some(home) => home.move_in().map(Some),
-        None => mount_own_proc().map(|()| None),
-    };
-    let hardened = hardened.map_err(at(Stage::Private))?;
+    let hardened = standing.settle().map_err(at(Stage::Private))?;
     let manner = Manner {
         hardened: hardened.as_ref().or(manner.hardened),
         ..manner

@@ -40,8 +40,8 @@ use sandshell_sys::{packet, signal};
 use sandshell_types::{Layer, Protection, ProtectionStatus};
 use serde::{Deserialize, Serialize};
 
-use crate::harden::{Ceilings, InitHardening};
-use crate::launch::{InitHandle, Surroundings, wait_for_event};
+use crate::harden::{Ceilings, Devices, InitHardening};
+use crate::launch::{InitHandle, Surroundings, WardenPlan, wait_for_event};
 use crate::launcher::Workshop;
 use crate::limits::{Controllers, Joins, SandboxGroups};
 use crate::plan::{AGENT_UID, Ids, SANDBOX_UID, SandboxPlan};
@@ -73,7 +73,47 @@ impl Step {
             errno,
         }
     }
+
+    /// Whether the place forbids it, as containers do, and not anything that failed or is used up.
+    pub fn is_forbidden(&self) -> bool {
+        match self.errno {
+            Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP => true,
+            // So a limit on the number of namespaces says it.
+            Errno::NOSPC | Errno::USERS => self.what == NEW_NAMESPACES,
+            _ => false,
+        }
+    }
+
+    /// The layers that there are not, where it is.
+    pub fn missing(&self) -> Vec<Protection> {
+        let off = |name| Protection {
+            name,
+            status: ProtectionStatus::Off,
+            reason: Some(self.to_string()),
+        };
+        MADE_OF_NAMESPACES.iter().copied().map(off).collect()
+    }
 }
+
+/// The step that makes them.
+pub(crate) const NEW_NAMESPACES: &str = "new namespaces";
+
+/// What a sandbox cannot be made without.
+const MADE_OF_NAMESPACES: &[Layer] = &[
+    Layer::PidNs,
+    Layer::MountNs,
+    Layer::NetNs,
+    Layer::IpcNs,
+    Layer::UtsNs,
+    Layer::CgroupNs,
+    Layer::PivotRoot,
+];
+
+/// What can be done where the place forbids it.
+pub const REMEDY: &str = "In a container, start it with `--security-opt seccomp=unconfined --security-opt \
+    apparmor=unconfined --security-opt systempaths=unconfined`, or have `sandshell agent` serve the \
+    container itself. On a host, allow user namespaces: `sysctl user.max_user_namespaces=10000 \
+    kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0`, those that exist.";
 
 mod errno_number {
     use rustix::io::Errno;
@@ -129,8 +169,6 @@ pub struct Seat {
     pub liveness: Option<OwnedFd>,
     /// Where to tell that it serves.
     pub report: Report,
-    /// What is known of its protections.
-    pub protections: Vec<Protection>,
     /// The plan's settings for the agent.
     pub settings: serde_json::Value,
 }
@@ -193,7 +231,6 @@ pub(crate) fn become_agent(
             state_dir: PathBuf::from(STATE),
             liveness: made.liveness,
             report,
-            protections: made.protections,
             settings: made.settings,
         }),
         Err(step) => Err((report, step)),
@@ -204,7 +241,6 @@ struct Made {
     init: InitHandle,
     socket: OwnedFd,
     liveness: Option<OwnedFd>,
-    protections: Vec<Protection>,
     settings: serde_json::Value,
 }
 
@@ -284,15 +320,16 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
             cgroup,
             controllers,
             warden: Some(warden),
+            warden_plan: WardenPlan::default(),
         },
         root: Some(root),
         channels: Some(channels),
+        protections: probe::compose(proved, known(&plan, &groups)),
     };
     Ok(Made {
         init: handle,
         socket,
         liveness,
-        protections: probe::compose(proved, known(&plan, &groups)),
         settings: plan.agent,
     })
 }
@@ -311,6 +348,7 @@ fn hardening<'a>(workshop: &'a Workshop, channels: &'a OwnedFd) -> InitHardening
         filters: &workshop.filters,
         channels: Some(channels.as_fd()),
         writable: None,
+        devices: Devices::Usual,
         keep: Capabilities::NONE,
     }
 }

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 use sandshell_exec::SessionHandle;
-use sandshell_types::{ProcessKind, ProcessState, SandboxStats, SessionState};
+use sandshell_types::{ProcessKind, ProcessState, ProtectionStatus, SandboxStats, SessionState};
 
 use super::AgentState;
 use crate::Agent;
@@ -36,6 +36,7 @@ pub(crate) async fn metrics(State(agent): AgentState) -> Response {
     let version = format!("version=\"{}\"", crate::VERSION);
     text.sample("sandshell_build_info", &version, 1);
     agent.metrics.write(&mut text);
+    protections(&agent, &mut text);
     processes(&agent, &mut text);
     sessions(&agent, &mut text);
     if let Ok(stats) = agent.executor.stats().await {
@@ -44,6 +45,24 @@ pub(crate) async fn metrics(State(agent): AgentState) -> Response {
     own(&mut text);
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(header::CONTENT_TYPE, kind)], text.into_text()).into_response()
+}
+
+fn protections(agent: &Agent, text: &mut Exposition) {
+    const NAME: &str = "sandshell_protection";
+    text.family(
+        NAME,
+        "gauge",
+        "Layers of isolation: 1 enforced, 0.5 partial, 0 off.",
+    );
+    for protection in &agent.protections {
+        let labels = format!("name=\"{}\"", protection.name.name());
+        let value = match protection.status {
+            ProtectionStatus::Enforced => "1",
+            ProtectionStatus::Partial => "0.5",
+            ProtectionStatus::Off => "0",
+        };
+        text.sample(NAME, &labels, value);
+    }
 }
 
 fn processes(agent: &Agent, text: &mut Exposition) {

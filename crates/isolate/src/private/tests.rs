@@ -20,7 +20,7 @@ use sandshell_sys::spawn::{Identity, fork_single_threaded};
 use sandshell_sys::{packet, procfs};
 
 use super::*;
-use crate::harden::Filters;
+use crate::harden::{Devices, Filters};
 use crate::init::run_warden;
 use crate::protocol::{ReceiveError, SpawnFlags};
 
@@ -114,6 +114,7 @@ fn a_warden_outside_gives_programs_the_commands_home() {
             filters: &filters,
             channels: None,
             writable: None,
+            devices: Devices::Usual,
             keep: Capabilities::NONE,
         },
     };

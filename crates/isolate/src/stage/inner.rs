@@ -16,6 +16,7 @@ use crate::init::{self, InitOptions};
 use crate::launcher::Workshop;
 use crate::limits::Joins;
 use crate::plan::{Ids, SANDBOX_UID, SandboxPlan};
+use crate::private::Standing;
 use crate::probe::{self, Bait};
 use crate::protocol::Event;
 use crate::rootfs;
@@ -40,7 +41,7 @@ pub(super) fn run(entrance: &Entrance<'_>) -> ! {
                 namespaced: true,
                 ..InitOptions::default()
             };
-            match init::serve(socket, &options, Some(&hardened), &ready) {
+            match init::serve(socket, &options, Some(&hardened), Standing::Init, &ready) {
                 Ok(()) => 0,
                 Err(_) => 125,
             }
