@@ -6,6 +6,7 @@
 //! sockets, shared memory) are the test's own.
 
 mod bait;
+mod container;
 mod places;
 mod private;
 mod reports;

@@ -129,11 +129,9 @@ fn run_in(
 }
 
 fn failed_at(step: &Step) -> Failure {
-    let failure = Failure::ours(step);
-    if step.is_forbidden() {
-        failure.hint(REMEDY)
-    } else {
-        failure
+    match step.forbidden() {
+        Some(forbidden) => Failure::ours(&forbidden).hint(REMEDY),
+        None => Failure::ours(step),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Calls about the sandbox as a whole.
 
-use sandshell_types::{EnvPatch, EnvReply, EventsTruncated, SandboxEvent, ProtectionsReply, SandboxStats};
+use sandshell_types::{
+    EnvPatch, EnvReply, EventsTruncated, ProtectionsReply, SandboxEvent, SandboxStats,
+};
 
 use crate::live::{SseStream, number, payload};
 use crate::query::Query;

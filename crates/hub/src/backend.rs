@@ -87,9 +87,9 @@ pub enum BackendError {
         detail: String,
     },
     /// This place forbids what sandboxes are made of.
-    #[error("no sandbox can be isolated here: {detail}")]
+    #[error("{detail}")]
     Forbidden {
-        /// Which step was refused, and how.
+        /// What is not permitted.
         detail: String,
         /// The layers that cannot be had.
         protections: Vec<Protection>,

@@ -463,17 +463,16 @@ async fn outcome(report: OwnedFd) -> Result<Vec<Protection>, BackendError> {
 
 /// What became of a sandbox that could not be made.
 fn failed_at(step: Step) -> BackendError {
-    if step.is_forbidden() {
-        BackendError::Forbidden {
-            detail: step.to_string(),
-            protections: step.missing(),
+    match step.forbidden() {
+        Some(forbidden) => BackendError::Forbidden {
+            detail: forbidden.to_string(),
+            protections: forbidden.protections,
             remedy: REMEDY,
-        }
-    } else {
-        BackendError::Failed {
+        },
+        None => BackendError::Failed {
             action: "make the sandbox",
             source: io::Error::other(step),
-        }
+        },
     }
 }
 

@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{
-    DumpableBehavior, WaitId, WaitIdOptions, set_dumpable_behavior, waitid,
-};
+use rustix::process::{DumpableBehavior, WaitId, WaitIdOptions, set_dumpable_behavior, waitid};
 use sandshell_sys::cgroup::Group;
 use sandshell_sys::mounts::{self, Limits};
 use sandshell_sys::packet;
@@ -270,7 +268,9 @@ fn start(options: &InitOptions, channels: Option<&OwnedFd>) -> Result<Started, L
     if let Some(Unaided { outside, user }) = &options.hardening {
         argv.push(c"--harden".to_owned());
         argv.extend(CString::new(outside.to_word()));
-        argv.extend(CString::new(user.map_or_else(String::new, |uid| uid.to_string())));
+        argv.extend(CString::new(
+            user.map_or_else(String::new, |uid| uid.to_string()),
+        ));
     }
     if options.warden {
         argv.push(c"--warden".to_owned());

@@ -74,25 +74,36 @@ impl Step {
         }
     }
 
-    /// Whether the place forbids it, as containers do, and not anything that failed or is used up.
-    pub fn is_forbidden(&self) -> bool {
-        match self.errno {
+    /// What to say where the place forbids it, as containers do; `None` for anything that failed or is
+    /// used up.
+    pub fn forbidden(&self) -> Option<Forbidden> {
+        let forbidden = match self.errno {
             Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP => true,
             // So a limit on the number of namespaces says it.
             Errno::NOSPC | Errno::USERS => self.what == NEW_NAMESPACES,
             _ => false,
-        }
-    }
-
-    /// The layers that there are not, where it is.
-    pub fn missing(&self) -> Vec<Protection> {
-        let off = |name| Protection {
-            name,
-            status: ProtectionStatus::Off,
-            reason: Some(self.to_string()),
         };
-        MADE_OF_NAMESPACES.iter().copied().map(off).collect()
+        let reason = format!("namespaces and mounts are not permitted here ({self})");
+        let off = |name: &Layer| Protection {
+            name: *name,
+            status: ProtectionStatus::Off,
+            reason: Some(reason.clone()),
+        };
+        let protections = MADE_OF_NAMESPACES.iter().map(off).collect();
+        forbidden.then_some(Forbidden {
+            reason,
+            protections,
+        })
     }
+}
+
+/// Why no sandbox can be made in this place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no sandbox can be isolated: {reason}")]
+pub struct Forbidden {
+    reason: String,
+    /// The layers that cannot be had.
+    pub protections: Vec<Protection>,
 }
 
 /// The step that makes them.
