@@ -126,6 +126,16 @@ pub(crate) struct AgentArguments {
     #[arg(long = "allow-host", value_name = "NAME")]
     pub(crate) allow_hosts: Vec<String>,
 
+    /// How commands are held where no namespaces can be made.
+    #[arg(
+        long,
+        env = "SANDSHELL_ISOLATION",
+        value_name = "POLICY",
+        value_enum,
+        default_value_t = Isolation::BestEffort
+    )]
+    pub(crate) isolation: Isolation,
+
     /// Do without something even where it could be had, to look at the fallbacks.
     #[arg(
         long,
@@ -235,6 +245,18 @@ pub(crate) struct ServeArguments {
     /// Log as JSON, one object a line.
     #[arg(long, env = "SANDSHELL_JSON_LOGS")]
     pub(crate) json_logs: bool,
+}
+
+/// What an agent by itself does about isolation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Isolation {
+    /// No start unless each wall stands that an agent can build by itself.
+    Strict,
+    /// Whatever can be had; GET /v1/protections says what.
+    BestEffort,
+    /// Commands keep all rights of the agent.
+    Off,
 }
 
 /// A part of init's surroundings.

@@ -24,10 +24,10 @@ use sandshell_client::types::{
 };
 use sandshell_client::{Client, ClientError, OutputQuery};
 use sandshell_hub::egress::{Authority, Egress, EgressConfig, Outside, Policy};
-use sandshell_isolate::launcher::{Launcher, read_outcome};
+use sandshell_isolate::launcher::{Launcher, LauncherError, read_outcome};
 use sandshell_isolate::limits::SandboxLimits;
 use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan, WORKSPACE};
-use sandshell_isolate::stage::Outcome;
+use sandshell_isolate::stage::{Outcome, REMEDY, Step};
 use sandshell_isolate::{host_root, image_root};
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{SignalKind, signal};
@@ -147,15 +147,16 @@ fn run_in(
         agent: serde_json::to_value(settings).map_err(|error| Failure::ours(&error))?,
         directory,
     };
-    let launched = launcher
-        .launch(&plan)
-        .map_err(|error| Failure::ours(&error))?;
+    let launched = launcher.launch(&plan).map_err(|error| match error {
+        LauncherError::Step(step) => failed_at(&step),
+        error => Failure::ours(&error),
+    })?;
     match read_outcome(launched.report).map_err(|error| Failure::ours(&error))? {
         Outcome::Ready(protections) => {
             arguments.bounds.check_kept(&protections)?;
             say_missing(&protections);
         }
-        Outcome::Failed(step) => return Err(Failure::ours(&step)),
+        Outcome::Failed(step) => return Err(failed_at(&step)),
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -182,6 +183,13 @@ fn run_in(
     // Reading our stdin may still go on; nobody waits for it.
     runtime.shutdown_background();
     code
+}
+
+fn failed_at(step: &Step) -> Failure {
+    match step.forbidden() {
+        Some(forbidden) => Failure::ours(&forbidden).hint(REMEDY),
+        None => Failure::ours(step),
+    }
 }
 
 /// Protection is never silently off.

@@ -95,6 +95,7 @@ impl Executor {
         let surroundings = init.surroundings;
         let wardens = Arc::new(Wardens::new(
             surroundings.warden,
+            surroundings.warden_plan,
             surroundings.pid_namespace,
         ));
         let host = Arc::new(Host {

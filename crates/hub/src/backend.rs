@@ -106,6 +106,16 @@ pub enum BackendError {
         /// Why not.
         detail: String,
     },
+    /// This place forbids what sandboxes are made of.
+    #[error("{detail}")]
+    Forbidden {
+        /// What is not permitted.
+        detail: String,
+        /// The layers that cannot be had.
+        protections: Vec<Protection>,
+        /// What can be done about it.
+        remedy: &'static str,
+    },
     /// The sandbox is dead.
     #[error("{0}")]
     Dead(String),

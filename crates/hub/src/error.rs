@@ -110,6 +110,7 @@ impl HubError {
                 BackendError::Invalid { .. } => ErrorCode::InvalidRequest,
                 BackendError::NoImage { .. } => ErrorCode::ImageNotFound,
                 BackendError::Limit { .. } => ErrorCode::LimitUnavailable,
+                BackendError::Forbidden { .. } => ErrorCode::IsolationUnavailable,
                 _ => ErrorCode::Unavailable,
             },
             Self::Store(_) | Self::Random(_) => ErrorCode::Internal,
@@ -192,6 +193,18 @@ impl From<HubError> for ApiError {
                 }
                 BackendError::Limit { pointer, detail } => {
                     Self::new(ErrorCode::LimitUnavailable, detail.clone()).pointer(pointer.clone())
+                }
+                forbidden @ BackendError::Forbidden {
+                    protections,
+                    remedy,
+                    ..
+                } => {
+                    let detail = forbidden.to_string();
+                    let mut problem = Problem::new(ErrorCode::IsolationUnavailable, detail)
+                        .pointer("/isolation")
+                        .hint(*remedy);
+                    problem.protections.clone_from(protections);
+                    problem.into()
                 }
                 other => {
                     tracing::error!(error = %other, "the backend failed");

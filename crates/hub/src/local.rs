@@ -23,7 +23,7 @@ use sandshell_isolate::image_root::{self, ImageRootError};
 use sandshell_isolate::launcher::{Launcher, LauncherError, Naming};
 use sandshell_isolate::limits::{self as group_limit, SandboxLimits};
 use sandshell_isolate::plan::{Ids, RootPlan, SANDBOX_USER, SandboxPlan as Plan, WORKSPACE};
-use sandshell_isolate::stage::Outcome;
+use sandshell_isolate::stage::{Outcome, REMEDY, Step};
 use sandshell_sys::{reactor, signal};
 use sandshell_types::{Cpus, ImageConfig, NetworkMode, Protection, SandboxId, SandboxSpec};
 use tokio::io::{AsyncReadExt as _, Interest};
@@ -274,6 +274,7 @@ impl LocalBackend {
                 pointer: pointer_of(&limit),
                 detail: reason,
             },
+            LauncherError::Step(step) => failed_at(step),
             error => BackendError::Failed {
                 action: "make the sandbox",
                 source: io::Error::other(error),
@@ -573,10 +574,25 @@ async fn outcome(report: OwnedFd) -> Result<Vec<Protection>, BackendError> {
     report.read_to_end(&mut text).await.map_err(died)?;
     match serde_json::from_slice(&text) {
         Ok(Outcome::Ready(protections)) => Ok(protections),
-        Ok(Outcome::Failed(step)) => Err(died(io::Error::other(step))),
+        Ok(Outcome::Failed(step)) => Err(failed_at(step)),
         Err(_) => Err(BackendError::Dead(
             "its agent ended at its start; see agent.log in its directory".to_owned(),
         )),
+    }
+}
+
+/// What became of a sandbox that could not be made.
+fn failed_at(step: Step) -> BackendError {
+    match step.forbidden() {
+        Some(forbidden) => BackendError::Forbidden {
+            detail: forbidden.to_string(),
+            protections: forbidden.protections,
+            remedy: REMEDY,
+        },
+        None => BackendError::Failed {
+            action: "make the sandbox",
+            source: io::Error::other(step),
+        },
     }
 }
 

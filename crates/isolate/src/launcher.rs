@@ -138,7 +138,8 @@ impl Launcher {
             cgroup: None,
             join: &[],
             controlling_terminal: false,
-            avoid_clone3: false,
+            // It is not there in containers, and nothing is needed of it.
+            avoid_clone3: true,
         })
         .map_err(|error| LauncherError::Gone(error.errno))?;
         Ok(Self {
@@ -554,7 +555,7 @@ fn begin(workshop: &Workshop, plan: &SandboxPlan) -> Result<Begun, Step> {
         .and(Namespaces::IPC)
         .and(Namespaces::UTS);
     let born =
-        namespace::fork_into(all, groups.agent_group()).map_err(Step::at("new namespaces"))?;
+        namespace::fork_into(all, groups.agent_group()).map_err(Step::at(stage::NEW_NAMESPACES))?;
     let Some(agent) = born else {
         drop((gone, report, alive));
         let birth = Birth {

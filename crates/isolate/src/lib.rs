@@ -49,5 +49,7 @@ pub mod protocol;
 mod rootfs;
 pub mod stage;
 
-pub use launch::{InitHandle, LaunchError, LaunchOptions, Surroundings, Warden, launch_warden};
+pub use launch::{
+    InitHandle, LaunchError, LaunchOptions, Surroundings, Warden, WardenPlan, launch_warden,
+};
 pub use protocol::{Event, SpawnFlags, SpawnRequest};

@@ -381,38 +381,61 @@ impl Building {
 
     /// The commands' /proc, with what tells of the host, or acts on it, out of reach.
     fn make_proc(&self, dev: &OwnedFd) -> Result<(), Errno> {
-        let limits = Limits {
-            read_only: false,
-            no_devices: true,
-            no_programs: true,
-        };
-        let proc = mounts::fresh(c"proc", &[], limits)?;
+        let proc = mounts::fresh(c"proc", &[], OF_PROC)?;
         mounts::attach_on(&proc, self.mount_point("proc")?)?;
-        let read_only = Limits {
-            read_only: true,
-            ..limits
-        };
-        for name in READ_ONLY {
-            if let Some(copy) = copy_if_there(&proc, name)? {
-                mounts::limit(&copy, read_only)?;
-                mounts::attach(&copy, &proc, *name)?;
-            }
-        }
-        for name in MASKED_FILES {
+        let empty = mounts::fresh(c"tmpfs", &[(c"mode", "0555")], SEEN_OF_PROC)?;
+        let files = MASKED_FILES
+            .iter()
+            .map(|name| (*name, dev.as_fd(), c"null"));
+        let directories = MASKED_DIRECTORIES.iter();
+        let directories = directories.map(|name| (*name, empty.as_fd(), c"."));
+        let mut covers = Vec::new();
+        for (name, from, what) in files.chain(directories) {
             if is_there(&proc, name) {
-                let null = mounts::copy_at(dev, c"null", false)?;
-                mounts::attach(null, &proc, *name)?;
+                covers.push((name, mounts::copy_at(from, what, false)?));
             }
         }
-        let empty = mounts::fresh(c"tmpfs", &[(c"mode", "0555")], read_only)?;
-        for name in MASKED_DIRECTORIES {
-            if is_there(&proc, name) {
-                let copy = mounts::copy_at(empty.as_fd(), c".", false)?;
-                mounts::attach(copy, &proc, *name)?;
-            }
-        }
-        Ok(())
+        cover(&proc, covers)
     }
+}
+
+/// A /proc of this process's own PID namespace in the place of the commands', in a copy of their mounts.
+/// Called with the rights of whoever built the root, but when commands may have changed it: so nothing
+/// is looked up in it but the one thing they could not move, the old /proc with its covers.
+pub(crate) fn replace_proc() -> Result<(), Errno> {
+    let proc = mounts::fresh(c"proc", &[], OF_PROC)?;
+    let mut covers = Vec::new();
+    let masked = MASKED_FILES.iter().chain(MASKED_DIRECTORIES);
+    for name in masked.filter(|name| is_there(&proc, name)) {
+        covers.push((*name, mounts::copy_of(format!("/proc/{name}"), false)?));
+    }
+    unmount("/proc", UnmountFlags::DETACH)?;
+    mounts::attach(&proc, CWD, "/proc")?;
+    cover(&proc, covers)
+}
+
+const OF_PROC: Limits = Limits {
+    read_only: false,
+    no_devices: true,
+    no_programs: true,
+};
+const SEEN_OF_PROC: Limits = Limits {
+    read_only: true,
+    ..OF_PROC
+};
+
+/// Makes what can be looked at only so, and covers the rest.
+fn cover(proc: &OwnedFd, covers: Vec<(&str, OwnedFd)>) -> Result<(), Errno> {
+    for name in READ_ONLY {
+        if let Some(copy) = copy_if_there(proc, name)? {
+            mounts::limit(&copy, SEEN_OF_PROC)?;
+            mounts::attach(&copy, proc, *name)?;
+        }
+    }
+    for (name, cover) in covers {
+        mounts::attach(cover, proc, name)?;
+    }
+    Ok(())
 }
 
 fn is_there(proc: &OwnedFd, name: &str) -> bool {

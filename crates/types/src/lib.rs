@@ -72,7 +72,7 @@ pub use process::{
     ProcessRecord, ProcessRequest, ProcessState, RestartMode, RestartPolicy, SignalReply,
     SignalRequest, SignalScope, Survivor, WaitOutcome, WaitReply, WaitRequest,
 };
-pub use protection::{Layer, Protection, ProtectionStatus};
+pub use protection::{Layer, Protection, ProtectionStatus, ProtectionsReply};
 pub use sandbox::{
     CpuStats, DiskStats, EnvPatch, EnvReply, EventsTruncated, Happening, LimitScope, MemoryStats,
     NetworkStats, PidStats, SandboxEvent, SandboxStats, StatsSource,
