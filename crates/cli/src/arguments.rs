@@ -1,50 +1,36 @@
-//! The command line: every flag with its help.
+//! The command line: every command, and the flags of those that keep sandboxes. The flags of those that talk
+//! to a hub stand with their code.
 
+#[cfg(target_os = "linux")]
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+#[cfg(target_os = "linux")]
+use clap::{Args, ValueEnum};
+use clap::{Parser, Subcommand};
+#[cfg(target_os = "linux")]
 use sandshell_agent::{Listen, Origin};
+#[cfg(target_os = "linux")]
 use sandshell_hub::PreviewDomain;
+
+use crate::connection::Asking;
+
+/// What a help opens with.
+macro_rules! examples {
+    ($first:literal, $second:literal) => {
+        concat!("Examples:\n  sandshell ", $first, "\n  sandshell ", $second, "\n")
+    };
+}
+pub(crate) use examples;
 
 const EXAMPLES: &str = "\
 Examples:
-  sandshell serve                          keep sandboxes, and serve them on 127.0.0.1:4020
-  sandshell agent                          serve one sandbox on 127.0.0.1:3000
-";
-
-const AGENT_EXAMPLES: &str = "\
-Examples:
-  sandshell agent --listen 127.0.0.1:0 --ready-file /tmp/ready
-  sandshell agent --token-file /run/token --listen 0.0.0.0:3000 -- python3 -m http.server
-";
-
-const RUN_EXAMPLES: &str = "\
-Examples:
-  sandshell run -- python3 -c 'print(6 * 7)'
-  sandshell run --user root -- bash < script.sh
-";
-
-const SERVE_EXAMPLES: &str = "\
-Examples:
-  sandshell serve --listen 127.0.0.1:0 --ready-file /tmp/ready
-  sandshell serve --token-file /run/token --listen 0.0.0.0:4020 --warm 4
-";
-
-const VERSION_EXAMPLES: &str = "\
-Examples:
-  sandshell version
-  sandshell version --json
-";
-
-const OPENAPI_EXAMPLES: &str = "\
-Examples:
-  sandshell openapi > openapi.json
-  sandshell openapi --hub | jq '.paths | keys'
+  sandshell run -- python3 -c 'print(6 * 7)'   one command in a sandbox of its own
+  sandshell serve                              keep sandboxes, and serve them on 127.0.0.1:4020
 ";
 
 /// A safe computer for AI agents, driven over an API.
 #[derive(Debug, Parser)]
-#[command(name = "sandshell", before_help = EXAMPLES, disable_version_flag = true)]
+#[command(name = "sandshell", before_help = EXAMPLES, disable_version_flag = true, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -52,31 +38,65 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve one sandbox over HTTP.
-    #[command(before_help = AGENT_EXAMPLES)]
-    Agent(Box<AgentArguments>),
     /// Run one command in an isolated sandbox of its own; no server is needed.
-    #[command(before_help = RUN_EXAMPLES)]
+    #[cfg(target_os = "linux")]
+    #[command(before_help = examples!("run -- python3 -c 'print(6 * 7)'", "run --user root -- bash < script.sh"))]
     Run(Box<RunArguments>),
+    /// Make a sandbox.
+    #[command(before_help = examples!("create", "create build-1 --label team=web --memory 512m --allow pypi.org"))]
+    Create(Box<Asking<crate::sandboxes::CreateArguments>>),
+    /// List sandboxes.
+    #[command(before_help = examples!("ls", "ls --label team=web --json"), alias = "list")]
+    Ls(Asking<crate::sandboxes::ListArguments>),
+    /// Show one sandbox.
+    #[command(before_help = examples!("get build-1", "get build-1 --json | jq .protections"), visible_alias = "inspect")]
+    Get(Asking<crate::sandboxes::OneArguments>),
+    /// Destroy sandboxes.
+    #[command(before_help = examples!("rm build-1", "rm $(sandshell ls -q --label team=web)"))]
+    Rm(Asking<crate::sandboxes::ManyArguments>),
+    /// Freeze sandboxes until they are resumed.
+    #[command(before_help = examples!("pause build-1", "pause build-1 build-2"))]
+    Pause(Asking<crate::sandboxes::ManyArguments>),
+    /// Let frozen sandboxes go on.
+    #[command(before_help = examples!("resume build-1", "resume --all"))]
+    Resume(Asking<crate::sandboxes::ManyArguments>),
+    /// Run a command in a sandbox, as if it ran here.
+    #[command(before_help = examples!("exec build-1 -- ls -l", "exec -c 'sort | uniq -c' < words.txt"))]
+    Exec(Box<Asking<crate::exec::ExecArguments>>),
+    /// Show and change the configuration.
+    #[command(before_help = examples!("config show --origin", "config set sandbox build-1"))]
+    Config(Asking<crate::configure::ConfigArguments>),
+    /// Keep a token for a hub, read from stdin.
+    #[command(before_help = examples!("login < token", "login --name work --url http://hub.example.org:4020 < token"))]
+    Login(Asking<crate::configure::LoginArguments>),
+    /// Serve one sandbox over HTTP.
+    #[cfg(target_os = "linux")]
+    #[command(before_help = examples!("agent --listen 127.0.0.1:0 --ready-file /tmp/ready", "agent --token-file /run/token --listen 0.0.0.0:3000 -- python3 -m http.server"))]
+    Agent(Box<AgentArguments>),
     /// Keep many sandboxes and serve them over HTTP.
-    #[command(before_help = SERVE_EXAMPLES)]
+    #[cfg(target_os = "linux")]
+    #[command(before_help = examples!("serve --listen 127.0.0.1:0 --ready-file /tmp/ready", "serve --token-file /run/token --listen 0.0.0.0:4020 --warm 4"))]
     Serve(Box<ServeArguments>),
     /// Show the version.
-    #[command(before_help = VERSION_EXAMPLES)]
-    Version {
-        /// As the JSON object of `GET /version`.
-        #[arg(long)]
-        json: bool,
-    },
+    #[command(before_help = examples!("version", "version --server --json"))]
+    Version(Asking<crate::version::VersionArguments>),
     /// Print the `OpenAPI` document of the agent.
-    #[command(before_help = OPENAPI_EXAMPLES)]
+    #[cfg(target_os = "linux")]
+    #[command(before_help = examples!("openapi > openapi.json", "openapi --hub | jq '.paths | keys'"))]
     Openapi {
         /// That of the hub.
         #[arg(long)]
         hub: bool,
     },
+    /// Print the completions of a shell.
+    #[command(before_help = examples!("completion bash > /etc/bash_completion.d/sandshell", "completion zsh > ~/.zfunc/_sandshell"))]
+    Completion(crate::completion::CompletionArguments),
+    /// Show the help of a command, or of a topic: exit-codes, environment, names.
+    #[command(before_help = examples!("help exec", "help exit-codes"))]
+    Help(crate::help::HelpArguments),
 }
 
+#[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct AgentArguments {
     /// Address to serve: ADDRESS:PORT (port 0 picks a free one) or unix:PATH.
@@ -142,6 +162,7 @@ pub(crate) struct AgentArguments {
     pub(crate) command: Vec<String>,
 }
 
+#[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// Directory in which the command starts [default: /workspace].
@@ -166,6 +187,7 @@ pub(crate) struct RunArguments {
     pub(crate) command: Vec<String>,
 }
 
+#[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
     /// Address to serve: ADDRESS:PORT (port 0 picks a free one) or unix:PATH.
@@ -233,6 +255,7 @@ pub(crate) struct ServeArguments {
 }
 
 /// A part of init's surroundings.
+#[cfg(target_os = "linux")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
     /// The PID namespace.
@@ -243,6 +266,7 @@ pub(crate) enum Part {
     Clone3,
 }
 
+#[cfg(target_os = "linux")]
 fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -286,9 +310,7 @@ mod tests {
 
     #[test]
     fn every_help_opens_with_two_examples() {
-        let mut root = Arguments::command();
-        root.build();
-        let check = |command: &mut clap::Command| {
+        fn check(command: &mut clap::Command) {
             let help = command.render_help().to_string();
             let examples: Vec<&str> = help
                 .lines()
@@ -297,13 +319,52 @@ mod tests {
                 .collect();
             assert!(help.starts_with("Examples:"), "{help}");
             assert_eq!(examples.len(), 2, "{help}");
-        };
-        check(&mut root.clone());
-        for command in root
-            .get_subcommands_mut()
-            .filter(|c| c.get_name() != "help")
-        {
-            check(command);
+            for command in command.get_subcommands_mut() {
+                if command.get_name() != "help" {
+                    check(command);
+                }
+            }
         }
+        let mut root = Arguments::command();
+        root.build();
+        check(&mut root);
+    }
+
+    #[test]
+    fn every_example_is_taken() {
+        fn check(command: &clap::Command) {
+            let text = command.get_before_help().map(ToString::to_string);
+            for line in text.iter().flat_map(|text| text.lines()).skip(1) {
+                // What a shell takes away before us.
+                let line = line.split(" | ").next().unwrap_or_default();
+                let line = line.split(" < ").next().unwrap_or_default();
+                let line = line.split(" > ").next().unwrap_or_default();
+                let line = line.split("   ").next().unwrap_or_default();
+                let words = words(line.trim());
+                if let Err(error) = Arguments::try_parse_from(&words) {
+                    let wanted = error.kind() == clap::error::ErrorKind::DisplayHelp;
+                    assert!(wanted, "{words:?}: {error}");
+                }
+            }
+            for command in command.get_subcommands() {
+                check(command);
+            }
+        }
+        /// As a shell would split it, quotes taken off.
+        fn words(line: &str) -> Vec<String> {
+            let mut words = vec![String::new()];
+            let mut quoted = false;
+            for c in line.chars() {
+                match c {
+                    '\'' => quoted = !quoted,
+                    ' ' if !quoted => words.push(String::new()),
+                    c => words.last_mut().unwrap().push(c),
+                }
+            }
+            words
+        }
+        let mut root = Arguments::command();
+        root.build();
+        check(&root);
     }
 }
