@@ -63,6 +63,57 @@ pub(crate) enum Command {
     /// Run a command in a sandbox, as if it ran here.
     #[command(before_help = examples!("exec build-1 -- ls -l", "exec -c 'sort | uniq -c' < words.txt"))]
     Exec(Box<Asking<crate::exec::ExecArguments>>),
+    /// Open a shell in a sandbox, on this terminal; ctrl-p ctrl-q leaves it.
+    #[command(before_help = examples!("shell build-1", "shell -u root -w /etc"))]
+    Shell(Box<Asking<crate::terminals::ShellArguments>>),
+    /// List processes.
+    #[command(before_help = examples!("ps build-1", "ps -a --json"))]
+    Ps(Asking<crate::processes::PsArguments>),
+    /// Show the output of a process.
+    #[command(before_help = examples!("logs build-1/web -f", "logs web -n 20 --since 10m"))]
+    Logs(Asking<crate::processes::LogsArguments>),
+    /// Go to a process: its output here, our stdin and Ctrl-C to it.
+    #[command(before_help = examples!("attach build-1/web", "attach web --look"))]
+    Attach(Asking<crate::processes::AttachArguments>),
+    /// Wait for a process to end, for text in its output, or for a port.
+    #[command(before_help = examples!("wait build-1/web --port 8000 --timeout 30s", "wait job"))]
+    Wait(Asking<crate::processes::WaitArguments>),
+    /// End processes and all they started.
+    #[command(before_help = examples!("kill build-1/web", "kill web --signal HUP"))]
+    Kill(Asking<crate::processes::KillArguments>),
+    /// Copy files and directories between here and a sandbox.
+    #[command(before_help = examples!("cp src build-1:/workspace", "cp build-1:/workspace/out.log ."))]
+    Cp(Asking<crate::copy::CopyArguments>),
+    /// Ports of a sandbox, and how they are reached.
+    #[command(before_help = examples!("port ls build-1", "port expose build-1/8000"))]
+    Port(Asking<crate::ports::PortArguments>),
+    /// Shells that keep their state between commands.
+    #[command(before_help = examples!("session create build-1 --name work", "session exec build-1/work -c 'cd /tmp && export A=1'"))]
+    Session(Asking<crate::sessions::SessionArguments>),
+    /// Programs on terminals that live on without a viewer.
+    #[command(before_help = examples!("terminal create build-1 --name edit -- vim notes.txt", "terminal attach build-1/edit"))]
+    Terminal(Asking<crate::terminals::TerminalArguments>),
+    /// Files of a sandbox.
+    #[command(before_help = examples!("file ls build-1:/etc", "file put build-1:notes.txt < notes.txt"))]
+    File(Asking<crate::files::FileArguments>),
+    /// Git repositories in a sandbox.
+    #[command(before_help = examples!("git clone https://example.org/repo.git build-1:repo", "git status -C build-1:repo"))]
+    Git(Box<Asking<crate::git::GitArguments>>),
+    /// Saved directory trees of a sandbox.
+    #[command(before_help = examples!("backup create build-1:/workspace --name monday", "backup restore build-1/monday"))]
+    Backup(Asking<crate::backups::BackupArguments>),
+    /// Code interpreters that keep their state.
+    #[command(before_help = examples!("context create build-1 --language python --name calc", "context run build-1/calc -c '6 * 7'"))]
+    Context(Asking<crate::contexts::ContextArguments>),
+    /// Tell what happens in a sandbox, until Ctrl-C.
+    #[command(before_help = examples!("events build-1", "events --type oom --json"))]
+    Events(Asking<crate::watching::EventsArguments>),
+    /// Show what a sandbox uses.
+    #[command(before_help = examples!("stats build-1", "stats --json | jq .memory"))]
+    Stats(Asking<crate::sandboxes::OneArguments>),
+    /// Tokens of a hub.
+    #[command(before_help = examples!("token create --scope create --name ci", "token ls"))]
+    Token(Asking<crate::tokens::TokenArguments>),
     /// Show and change the configuration.
     #[command(before_help = examples!("config show --origin", "config set sandbox build-1"))]
     Config(Asking<crate::configure::ConfigArguments>),
@@ -340,6 +391,10 @@ mod tests {
                 let line = line.split(" < ").next().unwrap_or_default();
                 let line = line.split(" > ").next().unwrap_or_default();
                 let line = line.split("   ").next().unwrap_or_default();
+                let line = match (line.find("$("), line.rfind(')')) {
+                    (Some(from), Some(to)) => line.replace(&line[from..=to], "x"),
+                    _ => line.to_owned(),
+                };
                 let words = words(line.trim());
                 if let Err(error) = Arguments::try_parse_from(&words) {
                     let wanted = error.kind() == clap::error::ErrorKind::DisplayHelp;

@@ -223,3 +223,30 @@ where
         }
     }
 }
+
+/// The one thing that was meant: by its whole id, else by the beginning of one.
+pub(crate) async fn found<I, R, G, L>(
+    what: &str,
+    typed: &str,
+    listing: &str,
+    get: G,
+    ids: L,
+) -> Result<R, Failure>
+where
+    I: std::str::FromStr,
+    G: AsyncFn(I) -> Result<R, sandshell_client::ClientError>,
+    L: AsyncFnOnce() -> Result<Vec<String>, Failure>,
+{
+    if let Ok(id) = typed.parse::<I>() {
+        match get(id).await {
+            Ok(record) => return Ok(record),
+            Err(error) if error.status() == Some(404) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let id = names::pick(what, typed, &ids().await?, listing)?;
+    match id.parse::<I>() {
+        Ok(id) => Ok(get(id).await?),
+        Err(_) => Err(Failure::failed(format!("{id:?} is not an id"))),
+    }
+}

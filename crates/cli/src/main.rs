@@ -10,13 +10,18 @@
 #[cfg(target_os = "linux")]
 mod agent;
 mod arguments;
+mod backups;
 mod completion;
 mod config;
 mod configure;
 mod connection;
+mod contexts;
+mod copy;
 mod detach;
 mod exec;
 mod failure;
+mod files;
+mod git;
 mod help;
 #[cfg(target_os = "linux")]
 mod launcher;
@@ -25,15 +30,22 @@ mod logs;
 mod names;
 mod output;
 mod paint;
+mod ports;
+mod processes;
+mod progress;
 mod relay;
 #[cfg(target_os = "linux")]
 mod run;
 mod sandboxes;
 #[cfg(target_os = "linux")]
 mod serve;
+mod sessions;
 mod terminal_screen;
+mod terminals;
+mod tokens;
 mod values;
 mod version;
+mod watching;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -85,6 +97,23 @@ fn done(command: Command) -> Result<ExitCode, Failure> {
         Command::Pause(asking) => sandboxes::change(asking.remote, asking.own, Change::Pause),
         Command::Resume(asking) => sandboxes::change(asking.remote, asking.own, Change::Resume),
         Command::Exec(asking) => exec::run(asking.remote, asking.own),
+        Command::Shell(asking) => terminals::shell(asking.remote, asking.own),
+        Command::Ps(asking) => processes::ps(asking.remote, asking.own),
+        Command::Logs(asking) => processes::logs(asking.remote, asking.own),
+        Command::Attach(asking) => processes::attach(asking.remote, asking.own),
+        Command::Wait(asking) => processes::wait(asking.remote, asking.own),
+        Command::Kill(asking) => processes::kill(asking.remote, asking.own),
+        Command::Cp(asking) => copy::run(asking.remote, asking.own),
+        Command::Port(asking) => ports::run(asking.remote, asking.own),
+        Command::Session(asking) => sessions::run(asking.remote, asking.own),
+        Command::Terminal(asking) => terminals::run(asking.remote, asking.own),
+        Command::File(asking) => files::run(asking.remote, asking.own),
+        Command::Git(asking) => git::run(asking.remote, asking.own),
+        Command::Backup(asking) => backups::run(asking.remote, asking.own),
+        Command::Context(asking) => contexts::run(asking.remote, asking.own),
+        Command::Events(asking) => watching::events(asking.remote, asking.own),
+        Command::Stats(asking) => watching::stats(asking.remote, asking.own),
+        Command::Token(asking) => tokens::run(asking.remote, asking.own),
     }
 }
 

@@ -163,7 +163,7 @@ mod tests {
             ("sandbx", Some("sandbox")),
             ("snadbox", Some("sandbox")),
             ("colour", Some("color")),
-            ("bhu", Some("hub")),
+            ("hbu", Some("hub")),
             ("frog", None),
         ] {
             assert_eq!(nearest(typed, known.into_iter()), meant, "{typed}");

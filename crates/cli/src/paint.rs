@@ -28,6 +28,8 @@ pub(crate) struct Paint {
 }
 
 impl Paint {
+    /// For tests of what is told.
+    #[cfg(test)]
     pub(crate) const NONE: Self = Self { on: false };
 
     /// Settles what `--color` or the configuration says. The first one counts.
