@@ -17,7 +17,13 @@ use crate::connection::Asking;
 /// What a help opens with.
 macro_rules! examples {
     ($first:literal, $second:literal) => {
-        concat!("Examples:\n  sandshell ", $first, "\n  sandshell ", $second, "\n")
+        concat!(
+            "Examples:\n  sandshell ",
+            $first,
+            "\n  sandshell ",
+            $second,
+            "\n"
+        )
     };
 }
 pub(crate) use examples;

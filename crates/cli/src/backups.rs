@@ -91,7 +91,11 @@ async fn backup(hub: &Hub, thing: &Thing) -> Result<(Sandbox, BackupRecord), Fai
         async |id: BackupId| client.backup(&id).await,
         async || {
             let list = every(async |page| client.list_backups(&page).await).await?;
-            Ok(list.items.into_iter().map(|record| record.id.into()).collect())
+            Ok(list
+                .items
+                .into_iter()
+                .map(|record| record.id.into())
+                .collect())
         },
     )
     .await?;
@@ -101,7 +105,14 @@ async fn backup(hub: &Hub, thing: &Thing) -> Result<(Sandbox, BackupRecord), Fai
 pub(crate) fn run(remote: Remote, own: BackupArguments) -> Done {
     remote.drive(async |hub| {
         match own.command {
-            BackupCommand::Create { place, name, exclude, gitignore, ttl, user } => {
+            BackupCommand::Create {
+                place,
+                name,
+                exclude,
+                gitignore,
+                ttl,
+                user,
+            } => {
                 let sandbox = hub.sandbox(place.sandbox.as_deref()).await?;
                 let request = BackupRequest {
                     id: name,
@@ -117,14 +128,21 @@ pub(crate) fn run(remote: Remote, own: BackupArguments) -> Done {
                 hub.out.made(&record, record.id.as_str())?;
             }
             BackupCommand::Ls(one) => list(hub, one.sandbox.as_deref()).await?,
-            BackupCommand::Restore { backup: thing, path, user } => {
+            BackupCommand::Restore {
+                backup: thing,
+                path,
+                user,
+            } => {
                 let (sandbox, record) = backup(hub, &thing).await?;
                 let request = RestoreRequest {
                     path,
                     user,
                     ..RestoreRequest::default()
                 };
-                let events = sandbox.client.restore_backup_events(&record.id, &request).await?;
+                let events = sandbox
+                    .client
+                    .restore_backup_events(&record.id, &request)
+                    .await?;
                 let reply: RestoreReply = last_of(hub, events, "restored").await?;
                 hub.out.made(&reply, &reply.path)?;
             }
@@ -156,7 +174,8 @@ async fn last_of<T: DeserializeOwned>(
     let mut progress = Progress::new(hub.out, name, None);
     while let Some(event) = events.next().await {
         let event = event?;
-        let wrong = |error: serde_json::Error| Failure::local("the answer is not understood", &error);
+        let wrong =
+            |error: serde_json::Error| Failure::local("the answer is not understood", &error);
         match event.event.as_str() {
             "progress" => {
                 let now: BackupProgress = serde_json::from_str(&event.data).map_err(wrong)?;
@@ -166,7 +185,11 @@ async fn last_of<T: DeserializeOwned>(
                     BackupStage::Downloading => "downloading",
                     BackupStage::Unpacking => "unpacking",
                 };
-                progress.say(&format!("{stage}: {} files, {}", now.files, size(now.bytes)));
+                progress.say(&format!(
+                    "{stage}: {} files, {}",
+                    now.files,
+                    size(now.bytes)
+                ));
             }
             "error" => {
                 let problem: Problem = serde_json::from_str(&event.data).map_err(wrong)?;

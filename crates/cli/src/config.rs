@@ -183,7 +183,10 @@ impl Settings {
             // Nobody asked for that one.
             Err(_) if *origin == Origin::Default => Ok(None),
             Err(error) => Err(Failure::local(
-                format!("the token file {} ({origin}) cannot be read", path.display()),
+                format!(
+                    "the token file {} ({origin}) cannot be read",
+                    path.display()
+                ),
                 &error,
             )
             .code(4)
@@ -241,8 +244,11 @@ fn address(
             .hint(hint));
         };
         let Some(url) = &entry.url else {
-            return Err(Failure::usage(format!("the hub {name:?} has no url"))
-                .hint(format!("`sandshell config set hubs.{name}.url URL` gives it one")));
+            return Err(
+                Failure::usage(format!("the hub {name:?} has no url")).hint(format!(
+                    "`sandshell config set hubs.{name}.url URL` gives it one"
+                )),
+            );
         };
         let url = Sourced::new(url.clone(), of_user());
         return Ok((Some(Sourced::new(name, name_origin)), url));
@@ -327,7 +333,9 @@ fn is_loopback(url: &str) -> bool {
     if authority.contains('@') {
         return false;
     }
-    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    let host = authority
+        .rsplit_once(':')
+        .map_or(authority, |(host, _)| host);
     host == "localhost"
         || host
             .trim_matches(['[', ']'])
@@ -336,11 +344,7 @@ fn is_loopback(url: &str) -> bool {
 }
 
 /// A directory of the user's, by the rules of XDG.
-fn xdg(
-    variable: fn(&str) -> Option<String>,
-    name: &str,
-    below_home: &str,
-) -> Option<PathBuf> {
+fn xdg(variable: fn(&str) -> Option<String>, name: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |path: String| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
     variable(name)
         .and_then(absolute)
@@ -411,7 +415,8 @@ mod tests {
         })
     }
 
-    const USER: &str = "hub = \"work\"\n[hubs.work]\nurl = \"http://hub.work:4020\"\ntoken_file = \"/t/work\"\n";
+    const USER: &str =
+        "hub = \"work\"\n[hubs.work]\nurl = \"http://hub.work:4020\"\ntoken_file = \"/t/work\"\n";
 
     #[test]
     fn the_first_layer_that_names_a_hub_decides() {
@@ -420,7 +425,9 @@ mod tests {
         assert_eq!(default.url.value, DEFAULT_URL);
         let user = settle(&[("config.toml", USER)], none, &plain).unwrap();
         assert_eq!(user.url.value, "http://hub.work:4020");
-        assert!(matches!(user.token.unwrap().value, TokenPlace::File(p) if p == Path::new("/t/work")));
+        assert!(
+            matches!(user.token.unwrap().value, TokenPlace::File(p) if p == Path::new("/t/work"))
+        );
         let flag = Remote {
             url: Some("http://127.0.0.1:1".to_owned()),
             ..Remote::default()
@@ -441,14 +448,20 @@ mod tests {
         let friend = "url = \"http://HUB.work:4020/\"";
         let files = [("config.toml", USER), (PROJECT_FILE, friend)];
         let known = settle(&files, none, &plain).unwrap();
-        assert_eq!(known.token.unwrap().origin, Origin::User("config.toml".into()));
+        assert_eq!(
+            known.token.unwrap().origin,
+            Origin::User("config.toml".into())
+        );
         let local = "url = \"http://127.0.0.1:9\"";
         let files = [(PROJECT_FILE, local)];
         assert!(settle(&files, none, &plain).unwrap().token.is_none());
         assert!(settle(&files, with_token, &plain).is_err());
         let named = "hub = \"work\"";
         let files = [("config.toml", USER), (PROJECT_FILE, named)];
-        assert_eq!(settle(&files, none, &plain).unwrap().url.value, "http://hub.work:4020");
+        assert_eq!(
+            settle(&files, none, &plain).unwrap().url.value,
+            "http://hub.work:4020"
+        );
     }
 
     #[test]

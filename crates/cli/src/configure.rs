@@ -67,17 +67,17 @@ enum ConfigCommand {
     Schema,
 }
 
-pub(crate) fn run(remote: Remote, own: ConfigArguments) -> Done {
+pub(crate) fn run(remote: &Remote, own: ConfigArguments) -> Done {
     let json = remote.json;
     let done = match own.command {
-        ConfigCommand::Show { origin } => show(&remote, origin),
+        ConfigCommand::Show { origin } => show(remote, origin),
         ConfigCommand::Path => path(),
         ConfigCommand::Set { key, value } => set(&key, &value),
         ConfigCommand::Unset { key } => unset(&key),
-        ConfigCommand::Use { name } => choose(&remote, &name),
+        ConfigCommand::Use { name } => choose(remote, &name),
         ConfigCommand::Schema => print(SCHEMA.trim_end()),
     };
-    done.map_err(|failure| failure.as_json(json))
+    done.map_err(|failure| failure.in_json(json))
 }
 
 fn show(remote: &Remote, origin: bool) -> Done {
@@ -168,9 +168,7 @@ fn set(key: &str, value: &str) -> Done {
             "auto" | "always" | "never" => Ok(()),
             _ => Err("color is auto, always or never".to_owned()),
         },
-        Key::Top(word) if word == "detach_keys" => {
-            value.parse::<crate::detach::Keys>().map(drop)
-        }
+        Key::Top(word) if word == "detach_keys" => value.parse::<crate::detach::Keys>().map(drop),
         Key::Hub(_, word) if word == "url" => Client::new(value, None)
             .map(drop)
             .map_err(|error| error.to_string()),
@@ -190,8 +188,10 @@ fn unset(key: &str) -> Done {
     let parsed = Key::parse(key)?;
     let mut editing = Editing::open()?;
     if !editing.unset(&parsed) {
-        return Err(Failure::failed(format!("{key:?} is not set in your own file"))
-            .hint("`sandshell config show --origin` tells where it comes from"));
+        return Err(
+            Failure::failed(format!("{key:?} is not set in your own file"))
+                .hint("`sandshell config show --origin` tells where it comes from"),
+        );
     }
     editing.save()?;
     Ok(ExitCode::SUCCESS)
@@ -229,12 +229,19 @@ pub(crate) struct LoginArguments {
     no_check: bool,
 }
 
-pub(crate) fn login(remote: Remote, own: LoginArguments) -> Done {
+pub(crate) fn login(remote: &Remote, own: LoginArguments) -> Done {
     let json = remote.json;
-    logged_in(&remote, own).map_err(|failure| failure.as_json(json))
+    logged_in(remote, own).map_err(|failure| failure.in_json(json))
 }
 
 fn logged_in(remote: &Remote, own: LoginArguments) -> Done {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if let Some(name) = &own.name
+        && (name.is_empty() || !name.chars().all(plain))
+    {
+        return Err(Failure::usage(format!("{name:?} is no name for a hub"))
+            .hint("names are made of letters, digits, - and _"));
+    }
     let known = match &own.name {
         // A hub that is to be made known is not looked for.
         Some(name) if remote.url.is_none() => Settings::read(&Remote {
@@ -248,11 +255,6 @@ fn logged_in(remote: &Remote, own: LoginArguments) -> Done {
         .name
         .or_else(|| known.hub.map(|hub| hub.value))
         .unwrap_or_else(|| "local".to_owned());
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.is_empty() || !name.chars().all(plain) {
-        return Err(Failure::usage(format!("{name:?} is no name for a hub"))
-            .hint("names are made of letters, digits, - and _"));
-    }
     let url = known.url.value;
     let token = read_token(out)?;
     if !own.no_check {

@@ -30,7 +30,7 @@ pub(crate) struct Remote {
     #[arg(long, global = true, value_name = "NAME", conflicts_with = "url")]
     pub(crate) hub: Option<String>,
 
-    /// Address of the hub, `http://HOST:PORT` or unix:/PATH [env: `SANDSHELL_URL`].
+    /// Address of the hub, `http://HOST:PORT` or `unix:/PATH` [env: `SANDSHELL_URL`].
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
 
@@ -77,7 +77,7 @@ impl Remote {
     /// Reads the configuration and does the work on one thread.
     pub(crate) fn drive(self, work: impl AsyncFnOnce(&Hub) -> Done) -> Done {
         let json = self.json;
-        self.driven(work).map_err(|failure| failure.as_json(json))
+        self.driven(work).map_err(|failure| failure.in_json(json))
     }
 
     fn driven(self, work: impl AsyncFnOnce(&Hub) -> Done) -> Done {
@@ -135,6 +135,17 @@ impl Hub {
         })
     }
 
+    /// The sandbox with the id that was typed or set, without asking whether there is one: a request that
+    /// may turn out to be for nobody, instead of one more each time. `None` when nothing was.
+    pub(crate) fn sandbox_unasked(&self, typed: Option<&str>) -> Option<Sandbox> {
+        let set = self.settings.sandbox.as_ref();
+        let id: SandboxId = typed.or(set.map(|set| set.value.as_str()))?.parse().ok()?;
+        Some(Sandbox {
+            client: self.client.sandbox(&id),
+            id,
+        })
+    }
+
     async fn sandbox_called(&self, typed: &str) -> Result<SandboxId, Failure> {
         if let Ok(id) = typed.parse::<SandboxId>() {
             match self.client.get_sandbox(&id).await {
@@ -155,8 +166,7 @@ impl Hub {
         let ids = self.sandbox_ids().await?;
         match ids.as_slice() {
             [one] => parsed(one),
-            [] => Err(Failure::failed("there is no sandbox")
-                .hint("`sandshell create` makes one")),
+            [] => Err(Failure::failed("there is no sandbox").hint("`sandshell create` makes one")),
             several => Err(Failure::usage(format!(
                 "there are {} sandboxes, and none is named",
                 several.len()

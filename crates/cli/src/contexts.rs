@@ -1,6 +1,5 @@
 //! `sandshell context`: code interpreters that keep their state.
 
-use std::io::Read as _;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -108,7 +107,11 @@ async fn context(hub: &Hub, thing: &Thing) -> Result<(Sandbox, ContextRecord), F
         async |id: ContextId| client.context(&id).await,
         async || {
             let list = every(async |page| client.list_contexts(&page).await).await?;
-            Ok(list.items.into_iter().map(|record| record.id.into()).collect())
+            Ok(list
+                .items
+                .into_iter()
+                .map(|record| record.id.into())
+                .collect())
         },
     )
     .await?;
@@ -180,15 +183,10 @@ async fn run_code(
     timeout: Option<u64>,
 ) -> Result<u8, Failure> {
     let code = match code {
-        Some(code) => code,
-        None => {
-            let mut text = String::new();
-            std::io::stdin()
-                .read_to_string(&mut text)
-                .map_err(|error| Failure::local("our standard input cannot be read", &error))?;
-            text
-        }
+        Some(code) => Ok(code),
+        None => std::io::read_to_string(std::io::stdin()),
     };
+    let code = code.map_err(|error| Failure::local("our standard input cannot be read", &error))?;
     let (sandbox, record) = context(hub, thing).await?;
     let request = RunRequest {
         code,
@@ -226,7 +224,10 @@ async fn run_code(
                 if text.trim().is_empty() {
                     text = format!("{}: {}", error.name, error.value);
                 }
-                (StreamName::Stderr, format!("{}\n", text.trim_end()).into_bytes())
+                (
+                    StreamName::Stderr,
+                    format!("{}\n", text.trim_end()).into_bytes(),
+                )
             }
             _ => continue,
         };
@@ -240,13 +241,15 @@ async fn run_code(
 
 /// A result as text, or which forms it has.
 fn shown(result: &RunResult) -> String {
-    match result.data.get("text/plain").and_then(|value| value.as_str()) {
-        Some(text) => format!("{text}\n"),
-        None => {
-            let kinds: Vec<&str> = result.data.keys().map(String::as_str).collect();
-            format!("({}; --json shows it)\n", kinds.join(", "))
-        }
-    }
+    let text = result
+        .data
+        .get("text/plain")
+        .and_then(|value| value.as_str());
+    let kinds = || {
+        let kinds: Vec<&str> = result.data.keys().map(String::as_str).collect();
+        format!("({}; --json shows it)\n", kinds.join(", "))
+    };
+    text.map_or_else(kinds, |text| format!("{text}\n"))
 }
 
 async fn list(hub: &Hub, sandbox: Option<&str>) -> Result<(), Failure> {

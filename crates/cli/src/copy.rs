@@ -5,6 +5,7 @@
 //! it lands outside of the directory it is copied to, and no file becomes setuid here.
 
 use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -87,7 +88,8 @@ pub(crate) fn run(remote: Remote, own: CopyArguments) -> Done {
 }
 
 async fn of(hub: &Hub, name: &str) -> Result<Sandbox, Failure> {
-    hub.sandbox(Some(name).filter(|name| !name.is_empty())).await
+    hub.sandbox(Some(name).filter(|name| !name.is_empty()))
+        .await
 }
 
 fn query(path: &str, user: Option<&str>) -> FileQuery {
@@ -117,8 +119,7 @@ async fn upload(
     let meta = std::fs::metadata(from).map_err(|error| local("read", from, &error))?;
     let to = if to.is_empty() { "." } else { to };
     let there = sandbox.client.stat_file(&query(to, user), true).await;
-    let into = to.ends_with('/')
-        || there.is_ok_and(|entry| entry.kind == FileKind::Directory);
+    let into = to.ends_with('/') || there.is_ok_and(|entry| entry.kind == FileKind::Directory);
     let canonical = std::fs::canonicalize(from).map_err(|error| local("read", from, &error))?;
     let target = match name_of(&canonical) {
         Some(name) if into => format!("{}/{name}", to.trim_end_matches('/')),
@@ -127,13 +128,19 @@ async fn upload(
     if meta.is_dir() {
         let progress = Progress::new(hub.out, &target, None);
         let archive = counted(pieces_of_tar(from.to_owned()), progress);
-        let counts = sandbox.client.upload_archive(&query(&target, user), archive).await?;
-        return if hub.out.json { hub.out.object(&counts) } else { Ok(()) };
+        let counts = sandbox
+            .client
+            .upload_archive(&query(&target, user), archive)
+            .await?;
+        return if hub.out.json {
+            hub.out.object(&counts)
+        } else {
+            Ok(())
+        };
     }
     let file = tokio::fs::File::open(from)
         .await
         .map_err(|error| local("read", from, &error))?;
-    use std::os::unix::fs::PermissionsExt as _;
     let options = WriteOptions {
         mode: FileMode::new(meta.permissions().mode() & 0o777),
         ..WriteOptions::default()
@@ -144,7 +151,11 @@ async fn upload(
         .client
         .upload_file(&query(&target, user), &options, content)
         .await?;
-    if hub.out.json { hub.out.object(&entry) } else { Ok(()) }
+    if hub.out.json {
+        hub.out.object(&entry)
+    } else {
+        Ok(())
+    }
 }
 
 async fn download(
@@ -159,18 +170,21 @@ async fn download(
         Some(name) if to.is_dir() => to.join(name),
         _ => to.to_owned(),
     };
-    match entry.kind {
-        FileKind::Directory => download_tree(hub, sandbox, from, &target, user).await?,
-        _ => {
-            let content = sandbox
-                .client
-                .read_file(&query(from, user), &ReadOptions::default())
-                .await?;
-            let progress = Progress::new(hub.out, target.display().to_string(), content.length);
-            write_beside(&target, content.bytes, entry.mode.bits() & 0o777, progress).await?;
-        }
+    if entry.kind == FileKind::Directory {
+        download_tree(hub, sandbox, from, &target, user).await?;
+    } else {
+        let content = sandbox
+            .client
+            .read_file(&query(from, user), &ReadOptions::default())
+            .await?;
+        let progress = Progress::new(hub.out, target.display().to_string(), content.length);
+        write_beside(&target, content.bytes, entry.mode.bits() & 0o777, progress).await?;
     }
-    if hub.out.json { hub.out.object(&entry) } else { Ok(()) }
+    if hub.out.json {
+        hub.out.object(&entry)
+    } else {
+        Ok(())
+    }
 }
 
 /// Writes a file beside its place, then puts it there: whole or not at all.
@@ -335,9 +349,7 @@ impl Write for Sending {
 }
 
 /// A reader as pieces.
-pub(crate) fn pieces_of_file(
-    file: impl tokio::io::AsyncRead + Send + Unpin + 'static,
-) -> Stream {
+pub(crate) fn pieces_of_file(file: impl tokio::io::AsyncRead + Send + Unpin + 'static) -> Stream {
     Box::pin(stream::unfold(Some(file), async |file| {
         let mut file = file?;
         let mut piece = vec![0; PIECE];

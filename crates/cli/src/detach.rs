@@ -93,7 +93,10 @@ mod tests {
         let usual = "ctrl-p,ctrl-q";
         assert_eq!(typed(usual, &[b"ls\n\x10\x11"]), (b"ls\n".to_vec(), true));
         assert_eq!(typed(usual, &[b"a\x10", b"\x11b"]), (b"a".to_vec(), true));
-        assert_eq!(typed(usual, &[b"\x10\x10", b"x"]), (b"\x10\x10x".to_vec(), false));
+        assert_eq!(
+            typed(usual, &[b"\x10\x10", b"x"]),
+            (b"\x10\x10x".to_vec(), false)
+        );
         assert_eq!(typed(usual, &[b"\x10\x10\x11"]), (b"\x10".to_vec(), true));
         assert_eq!(typed("a,a,b", &[b"aaab"]), (b"a".to_vec(), true));
         assert_eq!(typed("~,.", &[b"x~.y"]), (b"x".to_vec(), true));

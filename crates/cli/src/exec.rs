@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use sandshell_client::types::{
-    Encoded, Encoding, Env, ExecRequest, ProcessId, ProcessRequest, TerminalRequest,
+    Encoded, Encoding, Env, ErrorCode, ExecRequest, ProcessId, ProcessRecord, ProcessRequest,
+    TerminalRequest,
 };
 
 use crate::connection::{Done, Hub, Remote, Sandbox};
@@ -21,7 +22,12 @@ pub(crate) struct ExecArguments {
     sandbox: Option<String>,
 
     /// Text for a shell in the sandbox, instead of CMD.
-    #[arg(short = 'c', long = "command", value_name = "TEXT", conflicts_with = "argv")]
+    #[arg(
+        short = 'c',
+        long = "command",
+        value_name = "TEXT",
+        conflicts_with = "argv"
+    )]
     text: Option<String>,
 
     /// Shell for -c [default: bash, else sh].
@@ -90,8 +96,10 @@ pub(crate) fn run(remote: Remote, own: ExecArguments) -> Done {
     if own.text.is_none() && own.argv.is_empty() {
         let json = remote.json;
         return Err(Failure::usage("there is no command to run")
-            .hint("write it after `--`, as in `sandshell exec SANDBOX -- ls -l`, or as text after -c")
-            .as_json(json));
+            .hint(
+                "write it after `--`, as in `sandshell exec SANDBOX -- ls -l`, or as text after -c",
+            )
+            .in_json(json));
     }
     remote.drive(async |hub| {
         let done = exec(hub, own).await;
@@ -101,7 +109,6 @@ pub(crate) fn run(remote: Remote, own: ExecArguments) -> Done {
 
 async fn exec(hub: &Hub, own: ExecArguments) -> Result<u8, Failure> {
     let env = own.start.environment()?;
-    let sandbox = hub.sandbox(own.sandbox.as_deref()).await?;
     let people = || {
         std::io::stdin().is_terminal()
             && std::io::stdout().is_terminal()
@@ -117,9 +124,11 @@ async fn exec(hub: &Hub, own: ExecArguments) -> Result<u8, Failure> {
             user: own.start.user,
             ..TerminalRequest::default()
         };
+        let sandbox = hub.sandbox(own.sandbox.as_deref()).await?;
         return terminal_screen::run(hub, &sandbox, request).await;
     }
     if hub.out.json && !own.detach {
+        let sandbox = hub.sandbox(own.sandbox.as_deref()).await?;
         return whole(hub, &sandbox, own, env).await;
     }
     let stdin = !own.detach && relay::has_stdin();
@@ -135,7 +144,7 @@ async fn exec(hub: &Hub, own: ExecArguments) -> Result<u8, Failure> {
         timeout_ms: own.timeout,
         ..ProcessRequest::default()
     };
-    let record = sandbox.client.create_process(&request).await?;
+    let (sandbox, record) = start(hub, own.sandbox.as_deref(), &request).await?;
     if own.detach {
         hub.out.made(&record, record.id.as_str())?;
         return Ok(0);
@@ -147,6 +156,24 @@ async fn exec(hub: &Hub, own: ExecArguments) -> Result<u8, Failure> {
         out: hub.out,
     };
     relay.until_exit(None, Manner { stdin, own: true }).await
+}
+
+/// Starts it in the sandbox that is meant: with the id as typed, and only if there is none looking for another.
+async fn start(
+    hub: &Hub,
+    typed: Option<&str>,
+    request: &ProcessRequest,
+) -> Result<(Sandbox, ProcessRecord), Failure> {
+    if let Some(sandbox) = hub.sandbox_unasked(typed) {
+        match sandbox.client.create_process(request).await {
+            Ok(record) => return Ok((sandbox, record)),
+            Err(error) if error.code() == Some(ErrorCode::SandboxNotFound) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let sandbox = hub.sandbox(typed).await?;
+    let record = sandbox.client.create_process(request).await?;
+    Ok((sandbox, record))
 }
 
 /// As one JSON result at the end.
@@ -166,7 +193,10 @@ async fn whole(hub: &Hub, sandbox: &Sandbox, own: ExecArguments, env: Env) -> Re
         id: own.name,
         cwd: own.start.workdir,
         env,
-        stdin_encoding: stdin.as_ref().map(|stdin| stdin.encoding).unwrap_or_default(),
+        stdin_encoding: stdin
+            .as_ref()
+            .map(|stdin| stdin.encoding)
+            .unwrap_or_default(),
         stdin: stdin.map(|stdin| stdin.data),
         shell: own.shell,
         user: own.start.user,

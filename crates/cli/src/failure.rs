@@ -128,7 +128,7 @@ impl Failure {
     }
 
     /// Whether it is told as JSON.
-    pub(crate) fn as_json(mut self, json: bool) -> Self {
+    pub(crate) fn in_json(mut self, json: bool) -> Self {
         self.json = json;
         self
     }
@@ -252,7 +252,9 @@ fn command_for(problem: &Problem) -> Option<String> {
         ErrorCode::BackupNotFound => "`sandshell backup ls` lists backups",
         ErrorCode::TokenNotFound => "`sandshell token ls` lists tokens",
         ErrorCode::FileNotFound => "`sandshell file ls` shows what is there",
-        ErrorCode::IsADirectory => "`sandshell file ls` lists it; `sandshell cp` copies directories",
+        ErrorCode::IsADirectory => {
+            "`sandshell file ls` lists it; `sandshell cp` copies directories"
+        }
         ErrorCode::NotADirectory => "`sandshell file stat` tells what it is",
         ErrorCode::DirectoryNotEmpty => "add -r to remove what is in it, too",
         ErrorCode::PortNotFound | ErrorCode::PortUnreachable => {
@@ -267,10 +269,15 @@ fn command_for(problem: &Problem) -> Option<String> {
         }
         ErrorCode::ProgramNotExecutable => "`sandshell file stat` shows its mode",
         ErrorCode::ProcessEnded => "`sandshell logs PROCESS` shows what it wrote",
-        ErrorCode::UserNotFound => "-u takes a user of the sandbox: `sandshell file cat /etc/passwd`",
+        ErrorCode::UserNotFound => {
+            "-u takes a user of the sandbox: `sandshell file cat /etc/passwd`"
+        }
         ErrorCode::InvalidCwd => "-w takes a directory of the sandbox: `sandshell file ls /`",
         ErrorCode::SandboxUnreachable => {
             "`sandshell get SANDBOX` tells its state and `sandshell rm SANDBOX` ends it"
+        }
+        ErrorCode::GitFailed if problem.hint.is_none() => {
+            "-C names the repository: SANDBOX:PATH, or PATH"
         }
         _ => return None,
     };
@@ -284,13 +291,20 @@ mod tests {
     #[test]
     fn tells_what_why_and_what_next() {
         let failure = Failure::ours(&std::io::Error::other("inner")).hint("try again");
-        assert_eq!(failure.text(Paint::NONE), "error: inner\n\nhint: try again\n");
+        assert_eq!(
+            failure.text(Paint::NONE),
+            "error: inner\n\nhint: try again\n"
+        );
         assert_eq!(Failure::usage("no").text(Paint::NONE), "error: no\n");
     }
 
     #[test]
     fn a_missing_program_is_told_as_a_shell_would() {
-        let of = |code| Failure::from(Problem::new(code, "x")).beside_a_command().code;
+        let of = |code| {
+            Failure::from(Problem::new(code, "x"))
+                .beside_a_command()
+                .code
+        };
         assert_eq!(of(ErrorCode::ProgramNotFound), 127);
         assert_eq!(of(ErrorCode::ProgramNotExecutable), 126);
         assert_eq!(of(ErrorCode::SandboxNotFound), 125);

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use sandshell_client::types::{
-    CaseMode, ChangesRequest, ChmodRequest, Encoded, FileEntry, FileKind, FileMode, FindRequest,
-    MkdirRequest, MoveRequest, Problem, RemoveRequest, SearchMatch, SearchRequest, SearchSummary,
-    SessionId,
+    CaseMode, ChangesRequest, ChmodRequest, Encoded, ErrorCode, FileEntry, FileKind, FileMode,
+    FindRequest, MkdirRequest, MoveRequest, Problem, RemoveRequest, SearchMatch, SearchRequest,
+    SearchSummary, SessionId,
 };
 use sandshell_client::{FileQuery, ListOptions, ReadOptions, WatchStreamEvent, WriteOptions};
 
@@ -214,14 +214,27 @@ pub(crate) fn run(remote: Remote, own: FileArguments) -> Done {
 async fn act(hub: &Hub, command: FileCommand) -> Result<(), Failure> {
     let of = async |place: &Place| hub.sandbox(place.sandbox.as_deref()).await;
     match command {
-        FileCommand::Ls { place, recursive, rights } => {
-            list(hub, &of(&place).await?, &query(&place.path, &rights), recursive).await
+        FileCommand::Ls {
+            place,
+            recursive,
+            rights,
+        } => {
+            list(
+                hub,
+                &of(&place).await?,
+                &query(&place.path, &rights),
+                recursive,
+            )
+            .await
         }
         FileCommand::Cat { places, rights } => {
             for place in &places {
                 let sandbox = of(place).await?;
                 let query = query(&place.path, &rights);
-                let content = sandbox.client.read_file(&query, &ReadOptions::default()).await?;
+                let content = sandbox
+                    .client
+                    .read_file(&query, &ReadOptions::default())
+                    .await?;
                 let mut bytes = content.bytes;
                 while let Some(piece) = bytes.next().await {
                     hub.out.bytes(&piece?)?;
@@ -229,7 +242,13 @@ async fn act(hub: &Hub, command: FileCommand) -> Result<(), Failure> {
             }
             Ok(())
         }
-        FileCommand::Put { place, append, mode, durable, rights } => {
+        FileCommand::Put {
+            place,
+            append,
+            mode,
+            durable,
+            rights,
+        } => {
             let sandbox = of(&place).await?;
             let options = WriteOptions {
                 append,
@@ -239,10 +258,18 @@ async fn act(hub: &Hub, command: FileCommand) -> Result<(), Failure> {
             };
             let content = pieces_of_file(tokio::io::stdin());
             let query = query(&place.path, &rights);
-            let entry = sandbox.client.upload_file(&query, &options, content).await?;
+            let entry = sandbox
+                .client
+                .upload_file(&query, &options, content)
+                .await?;
             hub.out.made(&entry, &entry.path)
         }
-        FileCommand::Rm { places, recursive, force, rights } => {
+        FileCommand::Rm {
+            places,
+            recursive,
+            force,
+            rights,
+        } => {
             for place in &places {
                 let sandbox = of(place).await?;
                 let request = RemoveRequest {
@@ -253,24 +280,35 @@ async fn act(hub: &Hub, command: FileCommand) -> Result<(), Failure> {
                     session: rights.session.clone(),
                     ..RemoveRequest::default()
                 };
-                let reply = sandbox.client.remove_file(&request).await.map_err(|error| {
-                    let failure = Failure::from(error);
-                    match failure.kind() {
-                        Some(sandshell_client::types::ErrorCode::IsADirectory) => {
-                            failure.hint("add -r to remove a directory with all that is in it")
+                let reply = sandbox
+                    .client
+                    .remove_file(&request)
+                    .await
+                    .map_err(|error| {
+                        let failure = Failure::from(error);
+                        match failure.kind() {
+                            Some(ErrorCode::IsADirectory) => {
+                                failure.hint("add -r to remove a directory with all that is in it")
+                            }
+                            _ => failure,
                         }
-                        _ => failure,
-                    }
-                })?;
+                    })?;
                 if hub.out.json {
                     hub.out.object(&reply)?;
                 }
             }
             Ok(())
         }
-        FileCommand::Stat { place, follow, rights } => {
+        FileCommand::Stat {
+            place,
+            follow,
+            rights,
+        } => {
             let sandbox = of(&place).await?;
-            let entry = sandbox.client.stat_file(&query(&place.path, &rights), follow).await?;
+            let entry = sandbox
+                .client
+                .stat_file(&query(&place.path, &rights), follow)
+                .await?;
             show(hub, &entry)
         }
         FileCommand::Mkdir { place, rights } => {
@@ -284,7 +322,12 @@ async fn act(hub: &Hub, command: FileCommand) -> Result<(), Failure> {
             let entry = of(&place).await?.client.make_directory(&request).await?;
             hub.out.made(&entry, &entry.path)
         }
-        FileCommand::Mv { from, to, force, rights } => {
+        FileCommand::Mv {
+            from,
+            to,
+            force,
+            rights,
+        } => {
             let request = MoveRequest {
                 from: Some(from.path.clone()),
                 to: Some(to),
@@ -297,7 +340,7 @@ async fn act(hub: &Hub, command: FileCommand) -> Result<(), Failure> {
             let entry = moved.map_err(|error| {
                 let failure = Failure::from(error);
                 match failure.kind() {
-                    Some(sandshell_client::types::ErrorCode::FileExists) => {
+                    Some(ErrorCode::FileExists) => {
                         failure.hint("add --force to replace what is there")
                     }
                     _ => failure,
@@ -305,7 +348,12 @@ async fn act(hub: &Hub, command: FileCommand) -> Result<(), Failure> {
             })?;
             hub.out.made(&entry, &entry.path)
         }
-        FileCommand::Chmod { mode, place, recursive, rights } => {
+        FileCommand::Chmod {
+            mode,
+            place,
+            recursive,
+            rights,
+        } => {
             let request = ChmodRequest {
                 path: Some(place.path.clone()),
                 path_base64: None,
@@ -315,9 +363,18 @@ async fn act(hub: &Hub, command: FileCommand) -> Result<(), Failure> {
                 session: rights.session,
             };
             let reply = of(&place).await?.client.change_mode(&request).await?;
-            if hub.out.json { hub.out.object(&reply) } else { Ok(()) }
+            if hub.out.json {
+                hub.out.object(&reply)
+            } else {
+                Ok(())
+            }
         }
-        FileCommand::Find { pattern, place, limit, rights } => {
+        FileCommand::Find {
+            pattern,
+            place,
+            limit,
+            rights,
+        } => {
             let request = FindRequest {
                 path: Some(place.path.clone()),
                 patterns: vec![pattern],
@@ -330,28 +387,55 @@ async fn act(hub: &Hub, command: FileCommand) -> Result<(), Failure> {
             if hub.out.json {
                 return hub.out.object(&reply);
             }
-            let paths: String = reply.items.iter().map(|item| shown(&item.path) + "\n").collect();
+            let paths: String = reply
+                .items
+                .iter()
+                .map(|item| shown(&item.path) + "\n")
+                .collect();
             hub.out.bytes(paths.as_bytes())?;
             if reply.truncated {
-                hub.out.remark("there are more; -n COUNT shows more of them");
+                hub.out
+                    .remark("there are more; -n COUNT shows more of them");
             }
             Ok(())
         }
-        FileCommand::Search { pattern, place, literal, ignore_case, include, limit, rights } => {
+        FileCommand::Search {
+            pattern,
+            place,
+            literal,
+            ignore_case,
+            include,
+            limit,
+            rights,
+        } => {
             let request = SearchRequest {
                 path: Some(place.path.clone()),
                 pattern,
                 literal,
-                case: if ignore_case { CaseMode::Insensitive } else { CaseMode::Sensitive },
+                case: if ignore_case {
+                    CaseMode::Insensitive
+                } else {
+                    CaseMode::Sensitive
+                },
                 include,
                 limit,
                 user: rights.user,
                 session: rights.session,
                 ..SearchRequest::default()
             };
-            search(hub, &of(&place).await?, &request).await
+            let searched = search(hub, &of(&place).await?, &request).await;
+            searched.map_err(|failure| match failure.kind() {
+                Some(ErrorCode::InvalidRequest) => {
+                    failure.hint("-F takes the pattern as plain text")
+                }
+                _ => failure,
+            })
         }
-        FileCommand::Watch { place, exclude, rights } => {
+        FileCommand::Watch {
+            place,
+            exclude,
+            rights,
+        } => {
             let request = ChangesRequest {
                 path: Some(place.path.clone()),
                 exclude,
@@ -367,7 +451,11 @@ async fn act(hub: &Hub, command: FileCommand) -> Result<(), Failure> {
 /// A name that cannot move the cursor.
 fn shown(name: &str) -> String {
     let clean = |c: char| {
-        if c.is_control() { c.escape_default().to_string() } else { c.to_string() }
+        if c.is_control() {
+            c.escape_default().to_string()
+        } else {
+            c.to_string()
+        }
     };
     name.chars().map(clean).collect()
 }
@@ -411,7 +499,11 @@ async fn list(
         }
     };
     if hub.out.quiet {
-        let names: String = list.items.iter().map(|entry| shown(&name(entry)) + "\n").collect();
+        let names: String = list
+            .items
+            .iter()
+            .map(|entry| shown(&name(entry)) + "\n")
+            .collect();
         return hub.out.bytes(names.as_bytes());
     }
     let rows: Vec<Vec<String>> = list
@@ -438,11 +530,17 @@ fn show(hub: &Hub, entry: &FileEntry) -> Result<(), Failure> {
         &[
             ("path", shown(&entry.path)),
             ("kind", kind.as_str().unwrap_or_default().to_owned()),
-            ("leads to", shown(entry.link_target.as_deref().unwrap_or_default())),
+            (
+                "leads to",
+                shown(entry.link_target.as_deref().unwrap_or_default()),
+            ),
             ("size", entry.size.to_string()),
             ("mode", entry.mode.to_string()),
             ("owner", format!("{} ({})", owner(entry), entry.uid)),
-            ("modified", format!("{} ({})", entry.modified_at, ago(entry.modified_at))),
+            (
+                "modified",
+                format!("{} ({})", entry.modified_at, ago(entry.modified_at)),
+            ),
         ],
     )
 }
@@ -461,7 +559,8 @@ async fn search(hub: &Hub, sandbox: &Sandbox, request: &SearchRequest) -> Result
                 let found: SearchMatch = serde_json::from_str(&event.data).map_err(wrong)?;
                 let text = Encoded::decode(&found.text, found.text_encoding).unwrap_or_default();
                 let text = shown(String::from_utf8_lossy(&text).trim_end());
-                hub.out.line(&format!("{}:{}:{text}", shown(&found.path), found.line))?;
+                hub.out
+                    .line(&format!("{}:{}:{text}", shown(&found.path), found.line))?;
             }
             "error" => {
                 let problem: Problem = serde_json::from_str(&event.data).map_err(wrong)?;
@@ -470,7 +569,8 @@ async fn search(hub: &Hub, sandbox: &Sandbox, request: &SearchRequest) -> Result
             "done" => {
                 let summary: SearchSummary = serde_json::from_str(&event.data).map_err(wrong)?;
                 if summary.truncated {
-                    hub.out.remark("there are more; -n COUNT shows more of them");
+                    hub.out
+                        .remark("there are more; -n COUNT shows more of them");
                 }
                 return Ok(());
             }
@@ -493,14 +593,19 @@ async fn watch(hub: &Hub, sandbox: &Sandbox, request: &ChangesRequest) -> Result
             }
             WatchStreamEvent::Change(change) if hub.out.json => hub.out.object(&change)?,
             WatchStreamEvent::Change(change) => {
-                let from = change.from.as_ref().map(|from| format!("{} -> ", shown(from)));
+                let from = change
+                    .from
+                    .as_ref()
+                    .map(|from| format!("{} -> ", shown(from)));
                 let from = from.unwrap_or_default();
                 let path = shown(&change.path);
-                hub.out.line(&format!("{} {from}{path}", change.change.as_str()))?;
+                hub.out
+                    .line(&format!("{} {from}{path}", change.change.as_str()))?;
             }
             WatchStreamEvent::Rescan(rescan) if hub.out.json => hub.out.object(&rescan)?,
             WatchStreamEvent::Rescan(_) => {
-                hub.out.remark("some changes are missing: list the directory again");
+                hub.out
+                    .remark("some changes are missing: list the directory again");
             }
             WatchStreamEvent::End(end) => {
                 if hub.out.json {

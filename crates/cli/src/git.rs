@@ -83,12 +83,12 @@ impl Credentials {
 /// How what was fetched is joined.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum Joining {
-    /// By a merge.
+    // By a merge.
     #[default]
     Merge,
-    /// By a rebase.
+    // By a rebase.
     Rebase,
-    /// Only if nothing has to be joined.
+    // Only if nothing has to be joined.
     FastForward,
 }
 
@@ -272,7 +272,6 @@ macro_rules! request {
             path: Some($repository.place.path.clone()),
             user: $repository.user.clone(),
             session: $repository.session.clone(),
-            ..$kind::default()
         }
     };
 }
@@ -282,7 +281,14 @@ async fn act(hub: &Hub, command: GitCommand) -> Result<(), Failure> {
         hub.sandbox(repository.place.sandbox.as_deref()).await
     };
     match command {
-        GitCommand::Clone { url, place, branch, depth, user, credentials } => {
+        GitCommand::Clone {
+            url,
+            place,
+            branch,
+            depth,
+            user,
+            credentials,
+        } => {
             let auth = credentials.read()?;
             let named = place.as_ref().and_then(|place| place.sandbox.as_deref());
             let sandbox = hub.sandbox(named).await?;
@@ -300,12 +306,17 @@ async fn act(hub: &Hub, command: GitCommand) -> Result<(), Failure> {
             hub.out.made(&reply, &reply.path)
         }
         GitCommand::Status { repository } => {
-            let request = request!(GitStatusRequest {} of repository);
+            let request = request!(GitStatusRequest { ignored: false } of repository);
             let reply = of(&repository).await?.client.git_status(&request).await?;
             status(hub, &reply)
         }
-        GitCommand::Diff { repository, staged, from, to } => {
-            let request = request!(GitDiffRequest { staged: staged, from: from, to: to } of repository);
+        GitCommand::Diff {
+            repository,
+            staged,
+            from,
+            to,
+        } => {
+            let request = request!(GitDiffRequest { staged: staged, from: from, to: to, paths: Vec::new(), max_bytes: None } of repository);
             let reply = of(&repository).await?.client.git_diff(&request).await?;
             if hub.out.json {
                 return hub.out.object(&reply);
@@ -313,12 +324,17 @@ async fn act(hub: &Hub, command: GitCommand) -> Result<(), Failure> {
             let diff = Encoded::decode(&reply.diff, reply.diff_encoding).unwrap_or_default();
             hub.out.bytes(&diff)?;
             if reply.omitted_bytes > 0 {
-                hub.out.remark(&format!("{} bytes are left out", reply.omitted_bytes));
+                hub.out
+                    .remark(&format!("{} bytes are left out", reply.omitted_bytes));
             }
             Ok(())
         }
-        GitCommand::Log { repository, limit, revision } => {
-            let request = request!(GitLogRequest { limit: Some(limit), revision: revision } of repository);
+        GitCommand::Log {
+            repository,
+            limit,
+            revision,
+        } => {
+            let request = request!(GitLogRequest { limit: Some(limit), revision: revision, paths: Vec::new(), cursor: None } of repository);
             let list = of(&repository).await?.client.git_log(&request).await?;
             hub.out.list(
                 &list,
@@ -335,7 +351,12 @@ async fn act(hub: &Hub, command: GitCommand) -> Result<(), Failure> {
                 },
             )
         }
-        GitCommand::Branches { repository, create, delete, force } => {
+        GitCommand::Branches {
+            repository,
+            create,
+            delete,
+            force,
+        } => {
             let request = request!(GitBranchesRequest {
                 create: create.map(|name| GitNewBranch { name, start: None }),
                 delete: delete.map(|name| GitOldBranch { name, force }),
@@ -356,24 +377,44 @@ async fn act(hub: &Hub, command: GitCommand) -> Result<(), Failure> {
                 },
             )
         }
-        GitCommand::Checkout { repository, create, force, target } => {
-            let request = request!(GitCheckoutRequest { target: target, create: create, force: force } of repository);
+        GitCommand::Checkout {
+            repository,
+            create,
+            force,
+            target,
+        } => {
+            let request = request!(GitCheckoutRequest { target: target, create: create, force: force, start: None } of repository);
             let reply = of(&repository).await?.client.git_checkout(&request).await?;
             let at = reply.branch.clone().or_else(|| reply.commit.clone());
             hub.out.did(&reply, &at.unwrap_or_default())
         }
-        GitCommand::Add { repository, all, paths } => {
+        GitCommand::Add {
+            repository,
+            all,
+            paths,
+        } => {
             let request = request!(GitAddRequest { all: all, paths: paths } of repository);
             let reply = of(&repository).await?.client.git_add(&request).await?;
-            if hub.out.json { hub.out.object(&reply) } else { Ok(()) }
+            if hub.out.json {
+                hub.out.object(&reply)
+            } else {
+                Ok(())
+            }
         }
-        GitCommand::Commit { repository, message, all, amend, author } => {
+        GitCommand::Commit {
+            repository,
+            message,
+            all,
+            amend,
+            author,
+        } => {
             let request = request!(GitCommitRequest {
                 message: message,
                 all: all,
                 amend: amend,
                 committer: author.clone(),
                 author: author,
+                allow_empty: false,
             } of repository);
             let reply = of(&repository).await?.client.git_commit(&request).await?;
             let text = match &reply.commit {
@@ -382,7 +423,13 @@ async fn act(hub: &Hub, command: GitCommand) -> Result<(), Failure> {
             };
             hub.out.did(&reply, &text)
         }
-        GitCommand::Pull { repository, mode, credentials, remote_name, branch } => {
+        GitCommand::Pull {
+            repository,
+            mode,
+            credentials,
+            remote_name,
+            branch,
+        } => {
             let request = request!(GitPullRequest {
                 remote: remote_name,
                 branch: branch,
@@ -401,12 +448,20 @@ async fn act(hub: &Hub, command: GitCommand) -> Result<(), Failure> {
             };
             hub.out.did(&reply, &text)
         }
-        GitCommand::Push { repository, set_upstream, force, credentials, remote_name, branch } => {
+        GitCommand::Push {
+            repository,
+            set_upstream,
+            force,
+            credentials,
+            remote_name,
+            branch,
+        } => {
             let request = request!(GitPushRequest {
                 remote: remote_name,
                 branch: branch,
                 set_upstream: set_upstream,
                 force: force,
+                tags: false,
                 auth: credentials.read()?,
                 timeout_ms: credentials.timeout,
             } of repository);
@@ -467,7 +522,10 @@ fn status(hub: &Hub, reply: &GitStatusReply) -> Result<(), Failure> {
     let mut text = format!("## {branch}{upstream}{clean}\n");
     for entry in &reply.entries {
         let (index, worktree) = (letter(entry.index), letter(entry.worktree));
-        let from = entry.original_path.as_ref().map(|from| format!("{from} -> "));
+        let from = entry
+            .original_path
+            .as_ref()
+            .map(|from| format!("{from} -> "));
         text.push_str(&format!(
             "{index}{worktree} {}{}\n",
             from.unwrap_or_default(),

@@ -90,18 +90,23 @@ pub(crate) fn run(own: &HelpArguments) -> Result<ExitCode, Failure> {
             .map(|command| command.get_name().to_owned())
             .collect();
         let topics = TOPICS.iter().map(|(name, _)| *name);
-        let meant = names::nearest(word, known.iter().map(String::as_str).chain(topics))
-            .map(str::to_owned);
+        let meant =
+            names::nearest(word, known.iter().map(String::as_str).chain(topics)).map(str::to_owned);
         let Some(next) = command.find_subcommand_mut(word) else {
             let hint = meant.map_or_else(
-                || "`sandshell help` lists commands; topics are exit-codes, environment, names".to_owned(),
+                || {
+                    "`sandshell help` lists commands; topics are exit-codes, environment, names"
+                        .to_owned()
+                },
                 |meant| format!("did you mean `sandshell help {meant}`?"),
             );
-            return Err(Failure::usage(format!("there is no command or topic {word:?}")).hint(hint));
+            return Err(
+                Failure::usage(format!("there is no command or topic {word:?}")).hint(hint),
+            );
         };
         command = next;
     }
-    print(command.render_help().to_string().trim_end())
+    print(command.render_long_help().to_string().trim_end())
 }
 
 /// A line that is not understood, told as other failures are; or the help that was asked for.
@@ -125,30 +130,38 @@ pub(crate) fn of_usage(error: &clap::Error) -> ExitCode {
             what.push_str(line);
         }
     }
-    let help = help_of(error);
-    let hint = match tip {
+    let (path, command) = command_of(std::env::args().skip(1));
+    let help = format!("{path} --help");
+    let hint = match tip.or_else(|| forgotten_dashes(error, &command)) {
         Some(tip) => format!("{tip}; `{help}` tells more"),
         None => format!("`{help}` shows what can be given"),
     };
     let json = std::env::args_os()
         .take_while(|word| word != "--")
         .any(|word| word == "--json");
-    Failure::usage(what).hint(hint).as_json(json).report()
+    Failure::usage(what).hint(hint).in_json(json).report()
 }
 
-/// The command whose help would have told.
-fn help_of(error: &clap::Error) -> String {
-    let usage = match error.get(ContextKind::Usage) {
-        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
-        _ => String::new(),
-    };
-    let mut words: Vec<&str> = usage
-        .split_whitespace()
-        .skip_while(|word| *word != "sandshell")
-        .take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
-        .collect();
-    if words.is_empty() {
-        words.push("sandshell");
+/// The command that the first words name, and how it is called.
+fn command_of(words: impl Iterator<Item = String>) -> (String, clap::Command) {
+    let mut path = "sandshell".to_owned();
+    let mut command = Arguments::command();
+    for word in words {
+        let Some(next) = command.find_subcommand(&word).cloned() else {
+            break;
+        };
+        path = format!("{path} {}", next.get_name());
+        command = next;
     }
-    format!("{} --help", words.join(" "))
+    (path, command)
+}
+
+/// Where a command goes after `--` and was written without.
+fn forgotten_dashes(error: &clap::Error, command: &clap::Command) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let takes_one = command.get_positionals().any(clap::Arg::is_last_set);
+    let plain = error.kind() == ErrorKind::UnknownArgument && !word.starts_with('-');
+    (takes_one && plain).then(|| format!("the command goes after `--`, as in `-- {word}`"))
 }

@@ -12,10 +12,7 @@ use crate::failure::Failure;
 const LETTERS_PER_SLIP: usize = 3;
 
 /// The known name that was probably meant.
-pub(crate) fn nearest<'a>(
-    typed: &str,
-    known: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|name| (distance(typed, name), name))
         .filter(|(distance, name)| *distance <= name.len().max(typed.len()) / LETTERS_PER_SLIP)
@@ -71,7 +68,12 @@ pub(crate) fn pick(
             Err(Failure::failed(format!("there is no {what} {typed:?}")).hint(hint))
         }
         several => {
-            let mut shown = several.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+            let mut shown = several
+                .iter()
+                .take(5)
+                .copied()
+                .collect::<Vec<_>>()
+                .join(", ");
             if several.len() > 5 {
                 shown.push_str(", …");
             }
@@ -140,7 +142,9 @@ impl FromStr for Place {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(match Self::split(text) {
             Some((sandbox, path)) => Self {
-                sandbox: Some(sandbox).filter(|name| !name.is_empty()).map(str::to_owned),
+                sandbox: Some(sandbox)
+                    .filter(|name| !name.is_empty())
+                    .map(str::to_owned),
                 path: if path.is_empty() { "." } else { path }.to_owned(),
             },
             None => Self {
@@ -174,7 +178,11 @@ mod tests {
     fn a_beginning_is_enough_when_it_is_the_only_one() {
         let ids = ["web-1", "web-2", "db", "d"].map(str::to_owned);
         let pick = |typed| pick("sandbox", typed, &ids, "sandshell ls").ok();
-        assert_eq!(pick("d").as_deref(), Some("d"), "a whole id is not a beginning");
+        assert_eq!(
+            pick("d").as_deref(),
+            Some("d"),
+            "a whole id is not a beginning"
+        );
         assert_eq!(pick("db").as_deref(), Some("db"));
         assert_eq!(pick("web-1").as_deref(), Some("web-1"));
         assert_eq!(pick("web"), None);

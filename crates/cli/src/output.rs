@@ -96,11 +96,10 @@ impl Output {
             return self.object(whole);
         }
         let wide = sides.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        let text: String = sides
-            .iter()
-            .filter(|(_, value)| !value.is_empty())
-            .map(|(name, value)| format!("{name:wide$}  {value}\n"))
-            .collect();
+        let mut text = String::new();
+        for (name, value) in sides.iter().filter(|(_, value)| !value.is_empty()) {
+            text.push_str(&format!("{name:wide$}  {value}\n"));
+        }
         self.bytes(text.as_bytes())
     }
 }
@@ -162,7 +161,11 @@ fn shown_width(cell: &str) -> usize {
     let mut rest = cell;
     while let Some(c) = rest.chars().next() {
         let length = colour_length(rest).unwrap_or_else(|| {
-            width += if c.is_control() { c.escape_default().count() } else { 1 };
+            width += if c.is_control() {
+                c.escape_default().count()
+            } else {
+                1
+            };
             c.len_utf8()
         });
         rest = rest.get(length..).unwrap_or_default();
@@ -210,7 +213,11 @@ mod tests {
     fn a_table_has_gaps_of_two_and_no_blanks_at_the_end() {
         let rows = [
             vec!["a".to_owned(), "x\ny".to_owned(), "é".to_owned()],
-            vec!["long".to_owned(), "\x1b[32mz\x1b[0m".to_owned(), String::new()],
+            vec![
+                "long".to_owned(),
+                "\x1b[32mz\x1b[0m".to_owned(),
+                String::new(),
+            ],
         ];
         assert_eq!(
             table(&["ID", "B", "C"], &rows),

@@ -9,12 +9,12 @@ use clap::ValueEnum;
 /// When to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum When {
-    /// On a terminal.
+    // On a terminal.
     #[default]
     Auto,
-    /// Always.
+    // Always.
     Always,
-    /// Never.
+    // Never.
     Never,
 }
 

@@ -96,7 +96,10 @@ pub(crate) fn run(remote: Remote, own: PortArguments) -> Done {
             hub.out.made(&reply, &port.port.to_string())?;
             Ok(ExitCode::SUCCESS)
         }
-        PortCommand::Preview { port: OnePort { port }, ttl } => {
+        PortCommand::Preview {
+            port: OnePort { port },
+            ttl,
+        } => {
             let sandbox = hub.sandbox(port.sandbox.as_deref()).await?;
             let request = PreviewRequest { ttl_ms: ttl };
             let made = hub.client.create_preview(&sandbox.id, port.port, &request);
@@ -113,7 +116,11 @@ pub(crate) fn run(remote: Remote, own: PortArguments) -> Done {
             hub.out.made(&preview, &preview.url)?;
             Ok(ExitCode::SUCCESS)
         }
-        PortCommand::Wait { port: OnePort { port }, http, timeout } => {
+        PortCommand::Wait {
+            port: OnePort { port },
+            http,
+            timeout,
+        } => {
             let sandbox = hub.sandbox(port.sandbox.as_deref()).await?;
             let request = PortWaitRequest {
                 http: http.map(|path| HttpCheck {

@@ -70,13 +70,14 @@ pub(crate) struct PsArguments {
     execs: bool,
 }
 
-pub(crate) fn ps(remote: Remote, own: PsArguments) -> Done {
+pub(crate) fn ps(remote: Remote, own: &PsArguments) -> Done {
     remote.drive(async |hub| {
         let sandbox = hub.sandbox(own.sandbox.as_deref()).await?;
         let kind = own.execs.then_some(ProcessKind::Exec);
         let mut list = processes(&sandbox.client, kind).await?;
         if !own.all {
-            list.items.retain(|record| record.state != ProcessState::Exited);
+            list.items
+                .retain(|record| record.state != ProcessState::Exited);
         }
         let paint = hub.out.paint;
         hub.out.list(
@@ -136,7 +137,7 @@ pub(crate) struct LogsArguments {
     since: Option<Timestamp>,
 }
 
-pub(crate) fn logs(remote: Remote, own: LogsArguments) -> Done {
+pub(crate) fn logs(remote: Remote, own: &LogsArguments) -> Done {
     remote.drive(async |hub| {
         let (sandbox, record) = process(hub, &own.process).await?;
         let relay = Relay {
@@ -176,14 +177,13 @@ async fn so_far(
                 if since.is_some_and(|since| output.at < since) {
                     continue;
                 }
-                match &mut kept {
-                    Some(kept) => kept.push(output),
-                    None => {
-                        let event = OutputStreamEvent::Output(output);
-                        if let Shown::Unread = screen.show(event).await? {
-                            return Ok(None);
-                        }
-                    }
+                if let Some(kept) = &mut kept {
+                    kept.push(output);
+                    continue;
+                }
+                let event = OutputStreamEvent::Output(output);
+                if let Shown::Unread = screen.show(event).await? {
+                    return Ok(None);
                 }
             }
             OutputStreamEvent::Exit(event) => exit = Some(event),
@@ -225,7 +225,7 @@ impl Tail {
 
     fn push(&mut self, output: OutputEvent) {
         let bytes = Encoded::decode(&output.data, output.encoding).unwrap_or_default();
-        let ends = bytes.iter().filter(|byte| **byte == b'\n').count();
+        let ends = bytes.split(|byte| *byte == b'\n').count() - 1;
         self.ends += ends;
         self.pieces.push_back((output, ends));
         while let Some((_, first)) = self.pieces.front()
@@ -252,7 +252,9 @@ impl Tail {
             let bytes = Encoded::decode(&output.data, output.encoding).unwrap_or_default();
             let mut at = 0;
             while spare > 0
-                && let Some(end) = bytes.get(at..).and_then(|rest| rest.iter().position(|b| *b == b'\n'))
+                && let Some(end) = bytes
+                    .get(at..)
+                    .and_then(|rest| rest.iter().position(|b| *b == b'\n'))
             {
                 at += end + 1;
                 spare -= 1;
@@ -284,7 +286,7 @@ pub(crate) struct AttachArguments {
     look: bool,
 }
 
-pub(crate) fn attach(remote: Remote, own: AttachArguments) -> Done {
+pub(crate) fn attach(remote: Remote, own: &AttachArguments) -> Done {
     remote.drive(async |hub| {
         let attached = async {
             let (sandbox, record) = process(hub, &own.process).await?;
@@ -395,7 +397,7 @@ pub(crate) struct KillArguments {
     grace: Option<u64>,
 }
 
-pub(crate) fn kill(remote: Remote, own: KillArguments) -> Done {
+pub(crate) fn kill(remote: Remote, own: &KillArguments) -> Done {
     remote.drive(async |hub| {
         for thing in &own.processes {
             let (sandbox, record) = process(hub, thing).await?;
@@ -421,7 +423,10 @@ pub(crate) fn kill(remote: Remote, own: KillArguments) -> Done {
                     survivor.pid,
                     survivor.command
                 ))
-                .hint(format!("`sandshell rm {}` ends the whole sandbox", sandbox.id)));
+                .hint(format!(
+                    "`sandshell rm {}` ends the whole sandbox",
+                    sandbox.id
+                )));
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -445,7 +450,10 @@ mod tests {
                 at: Timestamp::UNIX_EPOCH,
             });
         }
-        tail.into_events().into_iter().map(|event| event.data).collect()
+        tail.into_events()
+            .into_iter()
+            .map(|event| event.data)
+            .collect()
     }
 
     #[test]

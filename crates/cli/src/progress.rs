@@ -47,7 +47,9 @@ impl Progress {
     fn tell(&mut self, text: &str) {
         let now = Instant::now();
         let early = now.duration_since(self.started) < PATIENCE;
-        let recent = self.shown_at.is_some_and(|at| now.duration_since(at) < BETWEEN);
+        let recent = self
+            .shown_at
+            .is_some_and(|at| now.duration_since(at) < BETWEEN);
         if !self.on || early || recent {
             return;
         }
@@ -63,7 +65,11 @@ impl Progress {
         match self.total {
             Some(total) if total > 0 => {
                 let percent = u128::from(self.done) * 100 / u128::from(total);
-                format!("{} of {}  {percent}%  {rate}/s", size(self.done), size(total))
+                format!(
+                    "{} of {}  {percent}%  {rate}/s",
+                    size(self.done),
+                    size(total)
+                )
             }
             _ => format!("{}  {rate}/s", size(self.done)),
         }

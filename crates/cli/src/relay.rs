@@ -205,7 +205,8 @@ impl Relay<'_> {
 
 /// The command's own code.
 pub(crate) fn exit_code(code: Option<i32>) -> u8 {
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(OURS)
+    code.and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(OURS)
 }
 
 struct Signals {
@@ -327,11 +328,8 @@ async fn feed(client: Client, id: ProcessId) {
     let mut stdin = tokio::io::stdin();
     let mut buffer = vec![0; PIECE];
     let mut offset = 0;
-    loop {
-        let piece = match stdin.read(&mut buffer).await {
-            Ok(n @ 1..) => buffer.get(..n).unwrap_or_default().to_vec(),
-            _ => break,
-        };
+    while let Ok(n @ 1..) = stdin.read(&mut buffer).await {
+        let piece = buffer.get(..n).unwrap_or_default().to_vec();
         let length = piece.len() as u64;
         match send(&client, &id, offset, piece.into()).await {
             Ok(()) => offset += length,

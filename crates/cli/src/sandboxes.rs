@@ -17,18 +17,18 @@ use crate::values;
 /// What is done about a protection that cannot be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Isolation {
-    /// There is no sandbox then.
+    // There is no sandbox then.
     Strict,
-    /// There is one, and its record says what is off.
+    // There is one, and its record says what is off.
     BestEffort,
 }
 
 /// What happens to an idle sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Idle {
-    /// It is frozen until the next request.
+    // It is frozen until the next request.
     Sleep,
-    /// It is destroyed.
+    // It is destroyed.
     Destroy,
 }
 
@@ -252,7 +252,7 @@ pub(crate) struct OneArguments {
     pub(crate) sandbox: Option<String>,
 }
 
-pub(crate) fn get(remote: Remote, own: OneArguments) -> Done {
+pub(crate) fn get(remote: Remote, own: &OneArguments) -> Done {
     remote.drive(async |hub| {
         let id = hub.sandbox(own.sandbox.as_deref()).await?.id;
         let record = hub.client.get_sandbox(&id).await?;
@@ -273,12 +273,17 @@ fn show(hub: &Hub, record: &SandboxRecord) -> Result<(), Failure> {
     ] {
         limited.extend(limit.map(|limit| format!("{name} {limit}")));
     }
-    let network = record.spec.network.as_ref().map(|network| match network.mode {
-        NetworkMode::None => "none".to_owned(),
-        NetworkMode::Full => "full".to_owned(),
-        NetworkMode::Allow => network.allow.join(", "),
-    });
-    let lasting = |millis: Option<u64>| millis.map(|millis| span(millis / 1000)).unwrap_or_default();
+    let network = record
+        .spec
+        .network
+        .as_ref()
+        .map(|network| match network.mode {
+            NetworkMode::None => "none".to_owned(),
+            NetworkMode::Full => "full".to_owned(),
+            NetworkMode::Allow => network.allow.join(", "),
+        });
+    let lasting =
+        |millis: Option<u64>| millis.map(|millis| span(millis / 1000)).unwrap_or_default();
     let not_enforced: Vec<String> = record
         .protections
         .iter()
@@ -301,10 +306,25 @@ fn show(hub: &Hub, record: &SandboxRecord) -> Result<(), Failure> {
         ("idle after", lasting(record.spec.idle_timeout_ms)),
         ("lives for", lasting(record.spec.max_lifetime_ms)),
         ("owner", record.owner.clone()),
-        ("created", format!("{} ({})", record.created_at, ago(record.created_at))),
-        ("last used", format!("{} ({})", record.last_used_at, ago(record.last_used_at))),
-        ("expires", record.expires_at.map(|at| at.to_string()).unwrap_or_default()),
-        ("ended", record.ended_at.map(|at| at.to_string()).unwrap_or_default()),
+        (
+            "created",
+            format!("{} ({})", record.created_at, ago(record.created_at)),
+        ),
+        (
+            "last used",
+            format!("{} ({})", record.last_used_at, ago(record.last_used_at)),
+        ),
+        (
+            "expires",
+            record
+                .expires_at
+                .map(|at| at.to_string())
+                .unwrap_or_default(),
+        ),
+        (
+            "ended",
+            record.ended_at.map(|at| at.to_string()).unwrap_or_default(),
+        ),
         (
             "protections",
             format!("{enforced} of {} enforced", record.protections.len()),
@@ -348,7 +368,7 @@ pub(crate) fn change(remote: Remote, own: ManyArguments, change: Change) -> Done
             if let Err(failure) = done {
                 // All but the first are told at once; that one is our own end.
                 if let Some(earlier) = failed.replace(failure) {
-                    earlier.as_json(hub.out.json).report();
+                    earlier.in_json(hub.out.json).report();
                 }
             }
         }

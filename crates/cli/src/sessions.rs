@@ -103,7 +103,12 @@ struct ExecInSession {
     one: OneSession,
 
     /// Text for the shell, instead of CMD.
-    #[arg(short = 'c', long = "command", value_name = "TEXT", conflicts_with = "argv")]
+    #[arg(
+        short = 'c',
+        long = "command",
+        value_name = "TEXT",
+        conflicts_with = "argv"
+    )]
     text: Option<String>,
 
     /// Variable for this command only, KEY=VALUE, or KEY for its value here; may be given again.
@@ -137,7 +142,11 @@ async fn session(hub: &Hub, thing: &Thing) -> Result<(Sandbox, SessionRecord), F
         async |id: SessionId| client.session(&id).await,
         async || {
             let list = every(async |page| client.list_sessions(&page).await).await?;
-            Ok(list.items.into_iter().map(|record| record.id.into()).collect())
+            Ok(list
+                .items
+                .into_iter()
+                .map(|record| record.id.into())
+                .collect())
         },
     )
     .await?;
@@ -234,7 +243,10 @@ async fn list(hub: &Hub, sandbox: Option<&str>) -> Result<(), Failure> {
 }
 
 fn show(hub: &Hub, record: &SessionRecord) -> Result<(), Failure> {
-    let foreground = record.foreground.as_ref().map(|running| running.command.clone());
+    let foreground = record
+        .foreground
+        .as_ref()
+        .map(|running| running.command.clone());
     hub.out.sides(
         record,
         &[
@@ -246,7 +258,10 @@ fn show(hub: &Hub, record: &SessionRecord) -> Result<(), Failure> {
             ("queue", record.queue_length.to_string()),
             ("restores", record.restores.to_string()),
             ("degraded", record.degraded.join(", ")),
-            ("created", format!("{} ({})", record.created_at, ago(record.created_at))),
+            (
+                "created",
+                format!("{} ({})", record.created_at, ago(record.created_at)),
+            ),
         ],
     )
 }
@@ -270,7 +285,9 @@ async fn history(hub: &Hub, thing: &Thing) -> Result<(), Failure> {
             vec![
                 command.id.to_string(),
                 state.to_owned(),
-                command.exit_code.map_or_else(|| "-".to_owned(), |code| code.to_string()),
+                command
+                    .exit_code
+                    .map_or_else(|| "-".to_owned(), |code| code.to_string()),
                 time.unwrap_or_else(|| "-".to_owned()),
                 command.command.clone(),
             ]
@@ -314,7 +331,10 @@ async fn exec_in(hub: &Hub, own: ExecInSession) -> Result<u8, Failure> {
         command,
         cwd: own.workdir,
         env: own.env.into_iter().collect(),
-        stdin_encoding: stdin.as_ref().map(|stdin| stdin.encoding).unwrap_or_default(),
+        stdin_encoding: stdin
+            .as_ref()
+            .map(|stdin| stdin.encoding)
+            .unwrap_or_default(),
         stdin: stdin.map(|stdin| stdin.data),
         timeout_ms: own.timeout,
         ..SessionExecRequest::default()
@@ -338,8 +358,7 @@ async fn stream(
     request: &SessionExecRequest,
 ) -> Result<u8, Failure> {
     let mut events = sandbox.client.session_exec_stream(id, request).await?;
-    let mut interrupt =
-        signal(SignalKind::interrupt()).map_err(|error| Failure::ours(&error))?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| Failure::ours(&error))?;
     let mut interrupted = false;
     let mut screen = Screen::new(hub.out);
     loop {
@@ -361,8 +380,10 @@ async fn stream(
             }
         };
         let Some(event) = event else {
-            return Err(Failure::failed("the output broke off")
-                .hint(format!("`sandshell session history {}/{id}` tells what became of it", sandbox.id)));
+            return Err(Failure::failed("the output broke off").hint(format!(
+                "`sandshell session history {}/{id}` tells what became of it",
+                sandbox.id
+            )));
         };
         let event = event?.event;
         if let OutputStreamEvent::Started { .. } = event {

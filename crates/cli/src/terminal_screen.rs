@@ -8,13 +8,16 @@
 //! Our terminal is in raw mode meanwhile and gets its own mode back however we end: at the exit of the
 //! program, at the detach keys, by an error, a panic, SIGTERM or SIGHUP.
 
+use std::collections::VecDeque;
 use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use sandshell_client::types::{TerminalFrame, TerminalId, TerminalRequest, TerminalRole};
-use sandshell_client::{ConnectOptions, TerminalEvent};
+use sandshell_client::{ConnectOptions, TerminalEvent, TerminalWriter};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 
 use crate::connection::{Hub, Sandbox};
 use crate::detach::{Detach, Keys};
@@ -29,6 +32,11 @@ const LEAVE_SCREEN: &[u8] =
 /// Columns and rows that the API takes.
 const MOST_COLS: u16 = 500;
 const MOST_ROWS: u16 = 300;
+
+/// Pieces of input on their way.
+const AHEAD: usize = 8;
+/// Time that the last of them have when the terminal is left.
+const PARTING: Duration = Duration::from_secs(1);
 
 /// How a visit ended.
 enum End {
@@ -81,13 +89,14 @@ fn ended(hub: &Hub, sandbox: &Sandbox, id: &TerminalId, end: End) -> Result<u8, 
         End::Exit(code) => Ok(relay::exit_code(Some(code))),
         End::Told(code) => Ok(code),
         End::Detached => {
-            hub.out.remark(&format!("detached: `{back}` comes back to it"));
+            hub.out
+                .remark(&format!("detached: `{back}` comes back to it"));
             Ok(0)
         }
-        End::Closed(reason) => {
-            Err(Failure::failed(format!("the connection to the terminal is over: {reason}"))
-                .hint(format!("`{back}` opens another")))
-        }
+        End::Closed(reason) => Err(Failure::failed(format!(
+            "the connection to the terminal is over: {reason}"
+        ))
+        .hint(format!("`{back}` opens another"))),
     }
 }
 
@@ -117,12 +126,16 @@ async fn visit(
     let mut terminated = listen(SignalKind::terminate())?;
     let mut hung_up = listen(SignalKind::hangup())?;
     let mut interrupted = listen(SignalKind::interrupt())?;
-    let (mut writer, mut reader) = connection.split();
+    let (writer, mut reader) = connection.split();
+    // What is typed goes its own way: a screenful that is on its way here never waits for it.
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    let typing = tokio::spawn(pass_on(writer, receiver));
+    let mut waiting = VecDeque::new();
     let raw = RawMode::enter()?;
     let mut stdout = tokio::io::stdout();
     let mut stdin = tokio::io::stdin();
     let mut typed = vec![0; 8192];
-    let mut typing = true;
+    let mut open = true;
     let mut detach = Detach::new(keys);
     let end = loop {
         tokio::select! {
@@ -141,24 +154,28 @@ async fn visit(
                 Some(_) => {}
                 None => break End::Closed("the hub closed it".to_owned()),
             },
-            read = stdin.read(&mut typed), if typing => match read {
-                Ok(n @ 1..) => {
+            permit = sender.reserve(), if !waiting.is_empty() => match (permit, waiting.pop_front()) {
+                (Ok(permit), Some(typed)) => permit.send(typed),
+                _ => break End::Closed("it takes no more keys".to_owned()),
+            },
+            read = stdin.read(&mut typed), if open && waiting.is_empty() => {
+                if let Ok(n @ 1..) = read {
                     let (bytes, left) = detach.filter(typed.get(..n).unwrap_or_default());
                     if !bytes.is_empty() {
-                        writer.type_in(bytes).await?;
+                        waiting.push_back(Typed::Keys(bytes));
                     }
                     if left {
                         break End::Detached;
                     }
-                }
-                _ => {
+                } else {
                     // What is piped in has an end: Ctrl-D says so to a terminal.
-                    typing = false;
-                    writer.type_in(&b"\x04"[..]).await?;
+                    open = false;
+                    waiting.push_back(Typed::Keys(b"\x04".to_vec()));
                 }
-            },
+            }
             _ = resized.recv() => if let (Some((cols, rows)), TerminalRole::Writer) = (our_size(), role) {
-                writer.resize(cols, rows).await?;
+                waiting.retain(|typed| matches!(typed, Typed::Keys(_)));
+                waiting.push_back(Typed::Size(cols, rows));
             },
             _ = terminated.recv() => break End::Told(128 + 15),
             _ = hung_up.recv() => break End::Told(128 + 1),
@@ -171,7 +188,34 @@ async fn visit(
         let _ = stdout.write_all(LEAVE_SCREEN).and_then(|()| stdout.flush());
     }
     drop(raw);
+    if matches!(end, End::Detached) {
+        // What was typed before the keys still gets there.
+        for typed in waiting {
+            let _ = sender.try_send(typed);
+        }
+        drop(sender);
+        let _ = tokio::time::timeout(PARTING, typing).await;
+    }
     Ok(end)
+}
+
+/// What goes to the terminal.
+enum Typed {
+    Keys(Vec<u8>),
+    Size(u16, u16),
+}
+
+/// Types until there is nothing more, or nobody takes it; then the other half knows why.
+async fn pass_on(mut writer: TerminalWriter, mut typed: mpsc::Receiver<Typed>) {
+    while let Some(typed) = typed.recv().await {
+        let sent = match typed {
+            Typed::Keys(keys) => writer.type_in(keys).await,
+            Typed::Size(cols, rows) => writer.resize(cols, rows).await,
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
 }
 
 fn listen(kind: SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {

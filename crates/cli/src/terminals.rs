@@ -153,7 +153,11 @@ async fn terminal(hub: &Hub, thing: &Thing) -> Result<(Sandbox, TerminalRecord),
         async |id: TerminalId| client.terminal(&id).await,
         async || {
             let list = every(async |page| client.list_terminals(&page).await).await?;
-            Ok(list.items.into_iter().map(|record| record.id.into()).collect())
+            Ok(list
+                .items
+                .into_iter()
+                .map(|record| record.id.into())
+                .collect())
         },
     )
     .await?;
@@ -181,7 +185,12 @@ pub(crate) fn run(remote: Remote, own: TerminalArguments) -> Done {
             TerminalCommand::Screen { one, scrollback } => {
                 let (sandbox, record) = terminal(hub, &one.terminal).await?;
                 let screen = match scrollback {
-                    Some(lines) => sandbox.client.terminal_scrollback(&record.id, lines).await?,
+                    Some(lines) => {
+                        sandbox
+                            .client
+                            .terminal_scrollback(&record.id, lines)
+                            .await?
+                    }
                     None => sandbox.client.terminal_screen(&record.id).await?,
                 };
                 if hub.out.json {
@@ -203,7 +212,10 @@ pub(crate) fn run(remote: Remote, own: TerminalArguments) -> Done {
             }
             TerminalCommand::Resize { one, cols, rows } => {
                 let (sandbox, record) = terminal(hub, &one.terminal).await?;
-                let record = sandbox.client.resize_terminal(&record.id, cols, rows).await?;
+                let record = sandbox
+                    .client
+                    .resize_terminal(&record.id, cols, rows)
+                    .await?;
                 hub.out.made(&record, record.id.as_str())?;
             }
             TerminalCommand::Rm { terminals } => {

@@ -54,7 +54,12 @@ fn scope(text: &str) -> Result<Scope, String> {
 pub(crate) fn run(remote: Remote, own: TokenArguments) -> Done {
     remote.drive(async |hub| {
         match own.command {
-            TokenCommand::Create { scopes, name, expires, max_sandboxes } => {
+            TokenCommand::Create {
+                scopes,
+                name,
+                expires,
+                max_sandboxes,
+            } => {
                 let expires_at = expires
                     .map(|millis| {
                         let now = Timestamp::now().as_millisecond();

@@ -20,7 +20,8 @@ pub(crate) fn duration(text: &str) -> Result<u64, String> {
         "d" => 86_400_000.0,
         _ => return Err("expected a time such as 500ms, 30s, 5m, 2h or 1d".to_owned()),
     };
-    scaled(number, scale).ok_or_else(|| "expected a time such as 500ms, 30s, 5m, 2h or 1d".to_owned())
+    scaled(number, scale)
+        .ok_or_else(|| "expected a time such as 500ms, 30s, 5m, 2h or 1d".to_owned())
 }
 
 /// A size such as `512m` or `2g`, in powers of 1024; a bare number is bytes.
@@ -81,9 +82,12 @@ pub(crate) fn environment(
     for file in files {
         let file = file.as_ref();
         let text = std::fs::read_to_string(file).map_err(|error| {
-            Failure::local(format!("the file {} cannot be read", file.display()), &error)
-                .code(2)
-                .hint("--env-file takes a file with a line KEY=VALUE for each variable")
+            Failure::local(
+                format!("the file {} cannot be read", file.display()),
+                &error,
+            )
+            .code(2)
+            .hint("--env-file takes a file with a line KEY=VALUE for each variable")
         })?;
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -111,8 +115,9 @@ pub(crate) fn moment(text: &str) -> Result<Timestamp, String> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Ok(at);
     }
-    let millis = duration(text)
-        .map_err(|_| "expected a time ago such as 10m, or one such as 2026-01-01T00:00:00Z".to_owned())?;
+    let millis = duration(text).map_err(|_| {
+        "expected a time ago such as 10m, or one such as 2026-01-01T00:00:00Z".to_owned()
+    })?;
     let now = Timestamp::now().as_millisecond();
     Timestamp::from_millisecond(now.saturating_sub_unsigned(millis))
         .map_err(|error| error.to_string())
@@ -134,7 +139,12 @@ mod tests {
         ] {
             assert_eq!(duration(text), Ok(millis), "{text}");
         }
-        for (text, count) in [("10", 10), ("1k", 1024), ("1.5MiB", 1_572_864), ("2g", 2 << 30)] {
+        for (text, count) in [
+            ("10", 10),
+            ("1k", 1024),
+            ("1.5MiB", 1_572_864),
+            ("2g", 2 << 30),
+        ] {
             assert_eq!(bytes(text), Ok(count), "{text}");
         }
         for text in ["", "s", "-1", "1x", "1.2.3", "ms", "1e3s"] {

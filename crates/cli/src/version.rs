@@ -25,7 +25,8 @@ fn ours() -> VersionInfo {
 
 pub(crate) fn run(remote: Remote, own: &VersionArguments) -> Done {
     let client = ours();
-    let shown = |name: &str, info: &VersionInfo| format!("{name} {} (API {})", info.version, info.api);
+    let shown =
+        |name: &str, info: &VersionInfo| format!("{name} {} (API {})", info.version, info.api);
     if !own.server {
         return if remote.json {
             print(&serde_json::to_string(&client).map_err(|error| Failure::ours(&error))?)
@@ -41,7 +42,8 @@ pub(crate) fn run(remote: Remote, own: &VersionArguments) -> Done {
         } else {
             let url = &hub.settings.url.value;
             hub.out.line(&shown("sandshell", &client))?;
-            hub.out.line(&format!("{} at {url}", shown("hub", &server)))?;
+            hub.out
+                .line(&format!("{} at {url}", shown("hub", &server)))?;
         }
         if let Some(skew) = skew(&client, &server) {
             hub.out.remark(&format!("warning: {skew}"));

@@ -30,13 +30,15 @@ fn kind(text: &str) -> Result<String, String> {
     if Happening::TYPES.contains(&text) {
         return Ok(text.to_owned());
     }
-    Err(match names::nearest(text, Happening::TYPES.iter().copied()) {
-        Some(meant) => format!("did you mean {meant}?"),
-        None => format!("types are {}", Happening::TYPES.join(", ")),
-    })
+    Err(
+        match names::nearest(text, Happening::TYPES.iter().copied()) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => format!("types are {}", Happening::TYPES.join(", ")),
+        },
+    )
 }
 
-pub(crate) fn events(remote: Remote, own: EventsArguments) -> Done {
+pub(crate) fn events(remote: Remote, own: &EventsArguments) -> Done {
     remote.drive(async |hub| {
         let sandbox = hub.sandbox(own.one.sandbox.as_deref()).await?;
         let types: Vec<&str> = own.types.iter().map(String::as_str).collect();
@@ -62,14 +64,16 @@ fn line(event: &SandboxEvent) -> String {
     let mut text = format!("{}  {}", event.at, event.what.kind());
     for (key, value) in object.as_object().into_iter().flatten() {
         if key != "type" {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let value = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
             text.push_str(&format!("  {key}={}", value.escape_debug()));
         }
     }
     text
 }
 
-pub(crate) fn stats(remote: Remote, own: OneArguments) -> Done {
+pub(crate) fn stats(remote: Remote, own: &OneArguments) -> Done {
     remote.drive(async |hub| {
         let sandbox = hub.sandbox(own.sandbox.as_deref()).await?;
         let stats = sandbox.client.stats().await?;
@@ -99,7 +103,13 @@ fn show(hub: &Hub, stats: &SandboxStats) -> Result<(), Failure> {
             ("up for", span(stats.uptime_ms / 1000)),
             ("cpu time", cpu.unwrap_or_else(|| "unknown".to_owned())),
             ("cpu limit", cpus.unwrap_or_default()),
-            ("memory", of(stats.memory.used_bytes.map(size), stats.memory.limit_bytes.map(size))),
+            (
+                "memory",
+                of(
+                    stats.memory.used_bytes.map(size),
+                    stats.memory.limit_bytes.map(size),
+                ),
+            ),
             (
                 "pids",
                 of(

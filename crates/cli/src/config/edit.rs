@@ -23,7 +23,9 @@ impl Key {
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         let parts: Vec<&str> = text.split('.').collect();
         match parts.as_slice() {
-            [word] if *word != "hubs" && USER_KEYS.contains(word) => Ok(Self::Top((*word).to_owned())),
+            [word] if *word != "hubs" && USER_KEYS.contains(word) => {
+                Ok(Self::Top((*word).to_owned()))
+            }
             ["hubs", name, word] if !name.is_empty() && HUB_KEYS.contains(word) => {
                 Ok(Self::Hub((*name).to_owned(), (*word).to_owned()))
             }
@@ -58,26 +60,33 @@ impl Editing {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(error) => {
-                return Err(Failure::local(format!("{} cannot be read", path.display()), &error));
+                return Err(Failure::local(
+                    format!("{} cannot be read", path.display()),
+                    &error,
+                ));
             }
         };
         let document = text.parse().map_err(|error: toml_edit::TomlError| {
-            Failure::usage(format!("{} is not TOML: {}", path.display(), error.message()))
-                .hint("set it right by hand, then send the command again")
+            Failure::usage(format!(
+                "{} is not TOML: {}",
+                path.display(),
+                error.message()
+            ))
+            .hint("set it right by hand, then send the command again")
         })?;
         Ok(Self { path, document })
     }
 
     pub(crate) fn set(&mut self, key: &Key, text: &str) {
         match key {
-            Key::Top(word) => self.document[word] = value(text),
+            Key::Top(word) => put(&mut self.document[word], text),
             Key::Hub(name, word) => {
                 let hubs = self.document.entry("hubs").or_insert_with(|| {
                     let mut hubs = Table::new();
                     hubs.set_implicit(true);
                     Item::Table(hubs)
                 });
-                hubs[name.as_str()][word.as_str()] = value(text);
+                put(&mut hubs[name.as_str()][word.as_str()], text);
                 if let Some(entry) = hubs[name.as_str()].as_inline_table().cloned() {
                     hubs[name.as_str()] = Item::Table(entry.into_table());
                 }
@@ -107,6 +116,18 @@ impl Editing {
     }
 }
 
+/// Sets a value; the comment behind an old one stays.
+fn put(item: &mut Item, text: &str) {
+    match item.as_value_mut() {
+        Some(old) => {
+            let decor = old.decor().clone();
+            *old = text.into();
+            *old.decor_mut() = decor;
+        }
+        None => *item = value(text),
+    }
+}
+
 /// Keeps a token in a file that only the user can read, and gives its path.
 pub(crate) fn keep_token(name: &str, token: &str) -> Result<PathBuf, Failure> {
     let directory = user_directory(|name| std::env::var(name).ok()).ok_or_else(no_home)?;
@@ -124,7 +145,10 @@ fn no_home() -> Failure {
 fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let written = (|| {
         let directory = path.parent().unwrap_or(Path::new("/"));
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
         let mut beside = path.as_os_str().to_owned();
         beside.push(format!(".{}.new", std::process::id()));
         let beside = PathBuf::from(beside);

@@ -135,12 +135,21 @@ fn document(path: &Path) -> Result<Option<DocumentMut>, Failure> {
         }
         Err(error) => {
             let what = format!("{} cannot be read", path.display());
-            return Err(Failure::local(what, &error).hint("`sandshell config path` names the files"));
+            return Err(
+                Failure::local(what, &error).hint("`sandshell config path` names the files")
+            );
         }
     };
     let document = text.parse::<DocumentMut>().map_err(|error| {
-        Failure::usage(format!("{} is not TOML: {}", path.display(), error.message()))
-            .hint(format!("line {} is the first that is not understood", line_of(&text, &error)))
+        Failure::usage(format!(
+            "{} is not TOML: {}",
+            path.display(),
+            error.message()
+        ))
+        .hint(format!(
+            "line {} is the first that is not understood",
+            line_of(&text, &error)
+        ))
     })?;
     Ok(Some(document))
 }
@@ -206,7 +215,11 @@ mod tests {
     fn a_project_names_no_token() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sandshell.toml");
-        std::fs::write(&path, "[hubs.a]\nurl = \"http://x\"\ntoken_file = \"/etc/x\"\n").unwrap();
+        std::fs::write(
+            &path,
+            "[hubs.a]\nurl = \"http://x\"\ntoken_file = \"/etc/x\"\n",
+        )
+        .unwrap();
         let mut warnings = Vec::new();
         let read = ProjectFile::read(&path, &mut warnings).unwrap();
         assert_eq!(read, ProjectFile::default());
@@ -228,7 +241,12 @@ mod tests {
         let schema: serde_json::Value =
             serde_json::from_str(include_str!("../../../../schema/config.schema.json")).unwrap();
         let keys = |object: &serde_json::Value| -> Vec<String> {
-            object["properties"].as_object().unwrap().keys().cloned().collect()
+            object["properties"]
+                .as_object()
+                .unwrap()
+                .keys()
+                .cloned()
+                .collect()
         };
         let sorted = |keys: &[&str]| {
             let mut keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
