@@ -55,7 +55,7 @@ impl User {
     }
 
     fn config_file(&self) -> PathBuf {
-        self.home().join(".config/sandshell/config.toml")
+        config_file(self.home())
     }
 
     /// `sandshell` with nothing set but the hub and its token.
@@ -81,6 +81,10 @@ impl User {
     fn fed(&self, words: &[&str], input: &[u8]) -> Output {
         fed(&mut self.command(words), input)
     }
+}
+
+fn config_file(home: &Path) -> PathBuf {
+    home.join(".config/sandshell/config.toml")
 }
 
 /// `sandshell` for somebody of whom nothing is known.

@@ -250,6 +250,16 @@ fn logged_in(remote: &Remote, own: LoginArguments) -> Done {
         })?,
         _ => Settings::read(remote)?,
     };
+    if known.url.origin == config::Origin::Project {
+        let url = known.url.value;
+        return Err(Failure::usage(format!(
+            "{url} comes from ./{}; a token is not sent there on its word",
+            config::PROJECT_FILE
+        ))
+        .hint(format!(
+            "if you trust it, name it yourself: `sandshell login --url {url}`"
+        )));
+    }
     let out = remote.output(&known);
     let name = own
         .name

@@ -81,19 +81,12 @@ pub(crate) fn run(own: &HelpArguments) -> Result<ExitCode, Failure> {
     {
         return print(text);
     }
-    let mut root = Arguments::command();
-    root.build();
-    let mut command = &mut root;
+    let mut command = Arguments::command();
     for word in &own.words {
-        let known: Vec<String> = command
-            .get_subcommands()
-            .map(|command| command.get_name().to_owned())
-            .collect();
-        let topics = TOPICS.iter().map(|(name, _)| *name);
-        let meant =
-            names::nearest(word, known.iter().map(String::as_str).chain(topics)).map(str::to_owned);
-        let Some(next) = command.find_subcommand_mut(word) else {
-            let hint = meant.map_or_else(
+        let Some(next) = command.find_subcommand(word).cloned() else {
+            let known = command.get_subcommands().map(clap::Command::get_name);
+            let topics = TOPICS.iter().map(|(name, _)| *name);
+            let hint = names::nearest(word, known.chain(topics)).map_or_else(
                 || {
                     "`sandshell help` lists commands; topics are exit-codes, environment, names"
                         .to_owned()
@@ -106,7 +99,15 @@ pub(crate) fn run(own: &HelpArguments) -> Result<ExitCode, Failure> {
         };
         command = next;
     }
-    print(command.render_long_help().to_string().trim_end())
+    // The very help that the flag gives.
+    let line = ["sandshell"]
+        .into_iter()
+        .chain(own.words.iter().map(String::as_str))
+        .chain(["--help"]);
+    match Arguments::command().try_get_matches_from(line) {
+        Ok(_) => Ok(ExitCode::SUCCESS),
+        Err(help) => print(help.render().to_string().trim_end()),
+    }
 }
 
 /// A line that is not understood, told as other failures are; or the help that was asked for.

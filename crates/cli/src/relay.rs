@@ -366,7 +366,7 @@ async fn send(
     }
 }
 
-/// Whether our stdin has something to say: it is not /dev/null, and not a terminal where nobody is asked.
+/// Whether our stdin may have something to say: it is open, and not /dev/null.
 pub(crate) fn has_stdin() -> bool {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {

@@ -1,4 +1,4 @@
-//! Sandboxes as a whole: `create`, `ls`, `get`, `rm`, `pause`, `resume`, `update`.
+//! Sandboxes as a whole: `create`, `ls`, `get`, `rm`, `pause`, `resume`.
 
 use std::process::ExitCode;
 

@@ -73,6 +73,43 @@ fn every_help_opens_with_two_examples_and_is_in_the_document() {
     );
 }
 
+/// What keeps sandboxes, for Linux alone, and what names it behind a condition.
+const OF_LINUX: &[&str] = &[
+    "agent.rs",
+    "arguments.rs",
+    "doctor.rs",
+    "launcher.rs",
+    "logs.rs",
+    "main.rs",
+    "mcp.rs",
+    "run.rs",
+    "serve.rs",
+];
+
+#[test]
+fn what_talks_to_a_hub_needs_the_client_alone() {
+    let mut wrong = Vec::new();
+    let mut dirs = vec![root().join("crates/cli/src")];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            if path.is_dir() {
+                dirs.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let other = ["sys", "isolate", "exec", "agent", "hub"]
+                .into_iter()
+                .find(|part| text.contains(&format!("sandshell_{part}::")));
+            if let (Some(other), false) = (other, OF_LINUX.contains(&name)) {
+                wrong.push(format!("{} uses {other}", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 #[test]
 fn topics_and_commands_have_help() {
     let home = tempfile::tempdir().unwrap();

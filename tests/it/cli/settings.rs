@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use super::{User, bare, ended, fed};
+use super::{User, bare, config_file, ended, fed};
 use crate::house::root;
 
 #[test]
@@ -27,13 +27,14 @@ fn a_hub_and_a_command_need_no_setting() {
 
 #[test]
 fn each_layer_wins_over_the_next() {
-    let user = User::new();
-    fs::create_dir_all(user.config_file().parent().unwrap()).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let file = config_file(home.path());
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
     let own = "# mine\nhub = \"work\"\nsandbox = \"of-user\"\n[hubs.work]\nurl = \"http://127.0.0.1:11\"\n[hubs.other]\nurl = \"http://127.0.0.1:12\"\n";
-    fs::write(user.config_file(), own).unwrap();
+    fs::write(&file, own).unwrap();
     let shown = |words: &[&str], env: &[(&str, &str)]| {
         let line = [&["config", "show", "--json"], words].concat();
-        let shown = ended(bare(user.home(), &line).envs(env.iter().copied()));
+        let shown = ended(bare(home.path(), &line).envs(env.iter().copied()));
         let value: serde_json::Value = serde_json::from_str(&shown.out).expect(&shown.err);
         let part = |key: &str, side: &str| value[key][side].as_str().unwrap_or("-").to_owned();
         [
@@ -42,16 +43,19 @@ fn each_layer_wins_over_the_next() {
             part("sandbox", "value"),
         ]
     };
-    let file = user.config_file().display().to_string();
-    assert_eq!(shown(&[], &[]), ["http://127.0.0.1:11", &file, "of-user"]);
+    let shown_file = file.display().to_string();
+    assert_eq!(
+        shown(&[], &[]),
+        ["http://127.0.0.1:11", &shown_file, "of-user"]
+    );
     fs::write(
-        user.home().join("sandshell.toml"),
+        home.path().join("sandshell.toml"),
         "hub = \"other\"\nsandbox = \"of-project\"\n",
     )
     .unwrap();
     assert_eq!(
         shown(&[], &[]),
-        ["http://127.0.0.1:12", &file, "of-project"]
+        ["http://127.0.0.1:12", &shown_file, "of-project"]
     );
     let env = [
         ("SANDSHELL_URL", "http://127.0.0.1:13"),
@@ -90,6 +94,8 @@ fn a_project_cannot_have_the_token_sent_to_a_stranger() {
             .contains("hint: if you trust it: `sandshell login"),
         "{refused:?}"
     );
+    let typed = fed(&mut bare(user.home(), &["login"]), b"sk_mine\n");
+    assert_eq!(typed.status.code(), Some(2), "{typed:?}");
     assert!(stranger.accept().is_err(), "it was connected to");
     // The user's own word counts.
     let mut command = bare(user.home(), &["ls", "-q", "--url", user.hub.url()]);
@@ -135,18 +141,19 @@ fn login_keeps_a_token_that_only_the_user_reads() {
 
 #[test]
 fn the_file_is_changed_without_losing_what_stands_in_it() {
-    let user = User::new();
-    fs::create_dir_all(user.config_file().parent().unwrap()).unwrap();
-    fs::write(user.config_file(), "# a comment\nsandbox = \"old\" # why\n").unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let file = config_file(home.path());
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "# a comment\nsandbox = \"old\" # why\n").unwrap();
     for words in [
         &["config", "set", "sandbox", "new"][..],
         &["config", "set", "hubs.work.url", "http://10.0.0.1:4020"],
         &["config", "use", "work"],
     ] {
-        let set = ended(&mut bare(user.home(), words));
+        let set = ended(&mut bare(home.path(), words));
         assert_eq!(set.code, Some(0), "{words:?}: {set:?}");
     }
-    let text = fs::read_to_string(user.config_file()).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
     assert!(
         text.starts_with("# a comment\nsandbox = \"new\" # why\n"),
         "{text}"
@@ -156,18 +163,11 @@ fn the_file_is_changed_without_losing_what_stands_in_it() {
         "{text}"
     );
     assert!(text.contains("hub = \"work\"\n"), "{text}");
-    let unset = ended(&mut bare(user.home(), &["config", "unset", "hub"]));
+    let unset = ended(&mut bare(home.path(), &["config", "unset", "hub"]));
     assert_eq!(unset.code, Some(0), "{unset:?}");
-    assert!(
-        !fs::read_to_string(user.config_file())
-            .unwrap()
-            .contains("hub = ")
-    );
-    let paths = ended(&mut bare(user.home(), &["config", "path"])).out;
-    assert!(
-        paths.ends_with(&format!("{}\n", user.config_file().display())),
-        "{paths}"
-    );
+    assert!(!fs::read_to_string(&file).unwrap().contains("hub = "));
+    let paths = ended(&mut bare(home.path(), &["config", "path"])).out;
+    assert!(paths.ends_with(&format!("{}\n", file.display())), "{paths}");
 }
 
 #[test]
