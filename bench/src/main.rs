@@ -12,6 +12,7 @@
 )]
 
 mod backup;
+mod command_line;
 mod contexts;
 mod exec;
 mod files;
@@ -51,6 +52,7 @@ const SECTIONS: &[&str] = &[
     "proxy",
     "hub",
     "sandboxes",
+    "cli",
     "contexts",
     "files",
     "backup",
@@ -197,6 +199,9 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("sandboxes") {
         sandboxes::run(report, options.count(50)).await?;
+    }
+    if options.wants("cli") {
+        command_line::run(report, options.count(200)).await?;
     }
     if options.wants("contexts") {
         let agent = Agent::start();

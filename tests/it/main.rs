@@ -14,6 +14,7 @@ mod bad_input;
 mod browsers;
 mod bytes;
 mod calls;
+mod cli;
 mod completion;
 mod contexts;
 mod explorer;

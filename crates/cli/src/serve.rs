@@ -9,6 +9,7 @@ use sandshell_hub::{HubOptions, ServeError, Started};
 
 use crate::agent::default_state_dir;
 use crate::arguments::ServeArguments;
+use crate::config;
 use crate::failure::Failure;
 use crate::logs;
 
@@ -78,20 +79,32 @@ fn announce(started: &Started) {
     let Listen::Tcp(_) = started.address else {
         return;
     };
-    let url = &started.address;
-    let (line, token) = match (&started.fresh_token, &started.token_file) {
-        (Some(token), Some(file)) => (
-            format!("token: {} (kept in {})\n", token.reveal(), file.display()),
-            format!("$(cat '{}')", file.display()),
-        ),
-        (None, Some(file)) => (String::new(), format!("$(cat '{}')", file.display())),
-        (_, None) => (String::new(), String::new()),
+    let url = started.address.to_string();
+    let file = started.token_file.as_deref();
+    let line = match (&started.fresh_token, file) {
+        (Some(token), Some(file)) => {
+            format!("token: {} (kept in {})\n", token.reveal(), file.display())
+        }
+        _ => String::new(),
     };
+    // What the command line finds by itself need not be said to it.
+    let variable = |name: &str| std::env::var(name).ok();
+    let usual = file == Some(&*config::default_token_file(variable));
+    let mut settings = String::new();
+    if url != config::DEFAULT_URL {
+        settings.push_str(&format!("  export SANDSHELL_URL={url}\n"));
+    }
+    if let (Some(file), false) = (file, usual) {
+        settings.push_str(&format!(
+            "  export SANDSHELL_TOKEN_FILE='{}'\n",
+            file.display()
+        ));
+    }
+    let token = file.map_or_else(String::new, |file| format!("$(cat '{}')", file.display()));
     let text = format!(
-        "Sandshell is served at {url}\n{line}\nTry it:\n  TOKEN=\"{token}\"\n  \
-         curl -s -X POST {url}/v1/sandboxes -H \"Authorization: Bearer $TOKEN\" \
-         -H 'Content-Type: application/json' -d '{{\"id\":\"first\"}}'\n  \
-         curl -s {url}/v1/sandboxes/first/exec -H \"Authorization: Bearer $TOKEN\" \
+        "Sandshell is served at {url}\n{line}\nTry it:\n{settings}  sandshell create first\n  \
+         sandshell exec first -- echo hello\n\nOr over HTTP:\n  \
+         curl -s {url}/v1/sandboxes/first/exec -H \"Authorization: Bearer {token}\" \
          -H 'Content-Type: application/json' -d '{{\"command\":\"echo hello\"}}'\n",
     );
     // A closed stdout is no reason not to serve.
