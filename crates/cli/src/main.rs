@@ -9,9 +9,12 @@
 
 mod agent;
 mod arguments;
+mod doctor;
 mod failure;
 mod launcher;
+mod listener;
 mod logs;
+mod mcp;
 mod run;
 mod serve;
 
@@ -36,6 +39,8 @@ fn main() -> ExitCode {
         Command::Agent(arguments) => agent::run(*arguments),
         Command::Run(arguments) => run::run(*arguments),
         Command::Serve(arguments) => serve::run(*arguments),
+        Command::Mcp(arguments) => mcp::run(arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Version { json } => version(json),
         Command::Openapi { hub: false } => print(&sandshell_agent::openapi_json()),
         Command::Openapi { hub: true } => print(&sandshell_hub::openapi_json()),
