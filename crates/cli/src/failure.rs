@@ -62,6 +62,12 @@ impl Failure {
         self
     }
 
+    /// What and why, in one line.
+    pub(crate) fn line(&self) -> String {
+        let causes = self.causes.iter().map(|cause| format!(": {cause}"));
+        self.what.clone() + &causes.collect::<String>()
+    }
+
     /// Tells it on stderr.
     pub(crate) fn report(self) -> ExitCode {
         // There is nowhere to tell that stderr is closed.

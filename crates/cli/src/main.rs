@@ -15,6 +15,7 @@ mod launcher;
 mod listener;
 mod logs;
 mod mcp;
+mod one_shot;
 mod run;
 mod serve;
 

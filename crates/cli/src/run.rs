@@ -9,40 +9,27 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use sandshell_agent::Settings;
 use sandshell_client::types::{
-    Cpus, ErrorCode, KillRequest, NetworkMode, NetworkRefused, NetworkSpec, ProcessId,
+    ErrorCode, KillRequest, NetworkMode, NetworkRefused, NetworkSpec, ProcessId,
     ProcessRecord, ProcessRequest, Protection, ProtectionStatus, RefusalReason, SignalRequest,
     SignalScope, StreamName, WaitRequest,
 };
 use sandshell_client::{Client, ClientError, OutputQuery};
 use sandshell_hub::egress::{Egress, EgressConfig, Outside, Policy};
-use sandshell_isolate::host_root;
-use sandshell_isolate::launcher::{Launcher, read_outcome};
-use sandshell_isolate::limits::SandboxLimits;
-use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan};
-use sandshell_isolate::stage::Outcome;
+use sandshell_isolate::launcher::Launcher;
+use sandshell_isolate::plan::SANDBOX_USER;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use crate::arguments::RunArguments;
 use crate::failure::Failure;
-
-/// Ids of the host that sandboxes of `run` take, far above those of people. Two at once may share them:
-/// they share nothing else.
-const FIRST_ID: u32 = 0x7000_0000;
-
-/// Bytes and files that can be written.
-const SIZE: u64 = 1024 * 1024 * 1024;
-const INODES: u64 = 200_000;
-const PIDS: u64 = 1024;
-const MEMORY: u64 = 2 * SIZE;
+use crate::one_shot;
 
 /// Most bytes of stdin sent at a time.
 const PIECE: usize = 64 * 1024;
@@ -50,7 +37,7 @@ const PIECE: usize = 64 * 1024;
 pub(crate) fn run(mut arguments: RunArguments) -> Result<ExitCode, Failure> {
     let policy = egress_policy(std::mem::take(&mut arguments.allow))?;
     let launcher = Launcher::start().map_err(|error| Failure::ours(&error))?;
-    let directory = own_directory().map_err(|error| Failure::ours(&error))?;
+    let directory = one_shot::own_directory().map_err(|error| Failure::ours(&error))?;
     let code = run_in(&launcher, directory, arguments, policy);
     launcher.finish();
     code.map(ExitCode::from)
@@ -62,14 +49,7 @@ fn run_in(
     arguments: RunArguments,
     policy: Option<Policy>,
 ) -> Result<u8, Failure> {
-    let ids = if rustix::process::geteuid().is_root() {
-        Ids::Range(FIRST_ID)
-    } else {
-        Ids::Own
-    };
     let state = directory.join("agent");
-    let etc = directory.join("etc");
-    host_root::make_etc(&etc).map_err(|error| Failure::ours(&error))?;
     let settings = Settings {
         cwd: Some(arguments.cwd.unwrap_or_else(|| PathBuf::from("/workspace"))),
         user: Some(arguments.user.unwrap_or_else(|| SANDBOX_USER.to_owned())),
@@ -78,28 +58,7 @@ fn run_in(
         egress: policy.is_some(),
     };
     let url = format!("unix:{}", directory.join("agent.sock").display());
-    let plan = SandboxPlan {
-        root: host_root::plan(&etc, ids, SIZE, INODES),
-        ids,
-        hostname: "sandbox".to_owned(),
-        group: format!("sandshell-run-{}", rustix::process::getpid().as_raw_pid()),
-        limits: SandboxLimits {
-            memory_bytes: Some(MEMORY),
-            cpus: all_processors(),
-            pids: Some(PIDS),
-        },
-        open_files: None,
-        one_shot: true,
-        agent: serde_json::to_value(settings).map_err(|error| Failure::ours(&error))?,
-        directory,
-    };
-    let launched = launcher
-        .launch(&plan)
-        .map_err(|error| Failure::ours(&error))?;
-    match read_outcome(launched.report).map_err(|error| Failure::ours(&error))? {
-        Outcome::Ready(protections) => say_missing(&protections),
-        Outcome::Failed(step) => return Err(Failure::ours(&step)),
-    }
+    say_missing(&one_shot::launch(launcher, directory, settings)?);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -125,11 +84,6 @@ fn run_in(
     // Reading our stdin may still go on; nobody waits for it.
     runtime.shutdown_background();
     code
-}
-
-fn all_processors() -> Option<Cpus> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Cpus::new(f64::from(u32::try_from(processors).unwrap_or(u32::MAX)))
 }
 
 /// Protection is never silently off.
@@ -219,15 +173,6 @@ fn say_refused(refused: &NetworkRefused) {
     );
     // There is nowhere to tell that stderr is closed.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
-}
-
-/// A directory of this run alone, removed by the launcher.
-fn own_directory() -> std::io::Result<PathBuf> {
-    let parent = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-    let pid = rustix::process::getpid().as_raw_pid();
-    let path = parent.join(format!("sandshell-run-{pid}"));
-    std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-    Ok(path)
 }
 
 async fn attend(url: &str, argv: Vec<String>) -> Result<u8, ClientError> {

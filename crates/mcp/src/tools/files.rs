@@ -57,6 +57,7 @@ impl Answer for FilePart {
             text.push_str("[base64]\n");
         }
         match self.next_offset {
+            None if self.size == 0 => text.push_str("[the file is empty]"),
             // The whole of it, exactly.
             None if self.offset == 0 => text.push_str(&self.content),
             None => push_line(&mut text, &self.content),
