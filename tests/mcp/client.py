@@ -181,6 +181,19 @@ async def does_not_block(agent):
     check((got["stdout"]["data"], got["exit_code"]) == ("hello\n", 0), got)
 
 
+async def opens_ports(agent):
+    """A server in the background, waited for, and reached from outside where the hub has an address."""
+    await agent("start_process", id="web", command="echo hello > index.html; python3 -m http.server 8123")
+    got = await agent("read_output", process_id="web", wait_ms=20000, until_port=8123)
+    check(got["waited_for"] == "port" and got["running"], got)
+    got = await agent("expose_port", port=8123)
+    if sys.argv[1] == "http":
+        async with httpx2.AsyncClient(follow_redirects=True) as visitor:
+            page = await visitor.get(got["url"])
+            check((page.status_code, page.text) == (200, "hello\n"), page)
+    await agent("kill_process", process_id="web")
+
+
 async def comes(agent, file):
     """Waits until a file is there."""
     command = f"until [ -e {file} ]; do sleep 0.05; done"
@@ -231,7 +244,6 @@ async def refuses(agent):
     await agent.refused("read_file", "is_a_directory", path="notes")
     await agent.refused("write_file", "invalid_arguments", path="x", content="%", encoding="base64")
     await agent.refused("list_files", "not_a_directory", path="bytes")
-    await agent.refused("expose_port", "port_not_found", port=1)
     await agent.refused("expose_port", "invalid_arguments", port=70000)
     try:
         await agent("no_such_tool")
@@ -252,7 +264,8 @@ async def everything(client):
     check(again.structured_content["id"] == "agent-1", again)
     got = await agent("run_command", command="echo $A; cat", stdin="in")
     check(got["stdout"]["data"] == "b\nin", got)
-    for part in (keeps_state, streams, truncates, handles_files, runs_code, does_not_block, cancels, refuses):
+    for part in (keeps_state, streams, truncates, handles_files, runs_code, does_not_block, opens_ports,
+                 cancels, refuses):
         if part is cancels and not can_cancel(client):
             print("not cancelled: this version has no way to over HTTP without sessions")
             continue

@@ -42,6 +42,12 @@ Examples:
   sandshell mcp config --client codex --url http://127.0.0.1:4020
 ";
 
+const MCP_TOOLS_EXAMPLES: &str = "\
+Examples:
+  sandshell mcp tools | jq -r '.[].name'
+  sandshell mcp tools | jq '.[] | select(.name == \"run_command\").inputSchema'
+";
+
 const DOCTOR_EXAMPLES: &str = "\
 Examples:
   sandshell doctor
@@ -278,6 +284,9 @@ pub(crate) enum McpCommand {
         #[arg(long, value_name = "URL")]
         url: Option<String>,
     },
+    /// Print the list of tools, as clients get it.
+    #[command(before_help = MCP_TOOLS_EXAMPLES)]
+    Tools,
 }
 
 /// A client of the Model Context Protocol.
@@ -302,6 +311,10 @@ pub(crate) struct DoctorArguments {
     /// End with 1 for warnings too.
     #[arg(long)]
     pub(crate) strict: bool,
+
+    /// Not for people: take a user namespace for ourselves, and end with the error of that.
+    #[arg(long, hide = true)]
+    pub(crate) take_user_namespace: bool,
 
     /// Directory for records and sandboxes [default: `$XDG_STATE_HOME/sandshell/hub`].
     #[arg(long, env = "SANDSHELL_STATE_DIR", value_name = "DIR")]

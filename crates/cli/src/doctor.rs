@@ -24,6 +24,9 @@ use report::Report;
 const FAILED: u8 = 1;
 
 pub(crate) fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
+    if arguments.take_user_namespace {
+        return Ok(ExitCode::from(checks::take_user_namespace()));
+    }
     let report = Report::of(checks::all(arguments), isolation::probe());
     let text = if arguments.json {
         serde_json::to_string_pretty(&report).map_err(|error| Failure::ours(&error))?

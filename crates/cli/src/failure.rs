@@ -64,8 +64,15 @@ impl Failure {
 
     /// What and why, in one line.
     pub(crate) fn line(&self) -> String {
-        let causes = self.causes.iter().map(|cause| format!(": {cause}"));
-        self.what.clone() + &causes.collect::<String>()
+        let mut line = self.what.clone();
+        // Some say their cause themselves.
+        for cause in &self.causes {
+            if !line.contains(cause.as_str()) {
+                line.push_str(": ");
+                line.push_str(cause);
+            }
+        }
+        line
     }
 
     /// Tells it on stderr.

@@ -19,6 +19,7 @@ use hub::Hub;
 pub(crate) fn run(arguments: McpArguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         Some(McpCommand::Config { client, url }) => snippet::print(client, url.as_deref()),
+        Some(McpCommand::Tools) => crate::print(&format!("{:#}", sandshell_mcp::tools_json())),
         None => serve(),
     }
 }

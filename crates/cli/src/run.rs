@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use sandshell_agent::Settings;
 use sandshell_client::types::{
-    ErrorCode, KillRequest, NetworkMode, NetworkRefused, NetworkSpec, ProcessId,
-    ProcessRecord, ProcessRequest, Protection, ProtectionStatus, RefusalReason, SignalRequest,
-    SignalScope, StreamName, WaitRequest,
+    ErrorCode, KillRequest, NetworkMode, NetworkRefused, NetworkSpec, ProcessId, ProcessRecord,
+    ProcessRequest, Protection, ProtectionStatus, RefusalReason, SignalRequest, SignalScope,
+    StreamName, WaitRequest,
 };
 use sandshell_client::{Client, ClientError, OutputQuery};
 use sandshell_hub::egress::{Egress, EgressConfig, Outside, Policy};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use http::HeaderValue;
 use tokio::io::DuplexStream;
 
-use crate::endpoint::Endpoint;
 use crate::Client;
+use crate::endpoint::Endpoint;
 
 /// Opens connections to a server in this process: hands one end of a pipe to it, and gives the other.
 #[derive(Clone)]

@@ -321,7 +321,10 @@ mod tests {
 
     #[test]
     fn leaves_bytes_alone_that_are_no_text() {
-        assert_eq!(without_broken_end(vec![b'a', 0xff, b'b']), [b'a', 0xff, b'b']);
+        assert_eq!(
+            without_broken_end(vec![b'a', 0xff, b'b']),
+            [b'a', 0xff, b'b']
+        );
         assert_eq!(broken_start(&[0x80, 0xff, b'a']), 0);
     }
 

@@ -116,7 +116,9 @@ impl From<ClientError> for Refusal {
                 Self {
                     code: "hub_unreachable",
                     detail,
-                    hint: Some("See whether the hub runs: `sandshell serve` starts one.".to_owned()),
+                    hint: Some(
+                        "See whether the hub runs: `sandshell serve` starts one.".to_owned(),
+                    ),
                 }
             }
         }

@@ -42,6 +42,10 @@ fn plain(value: &mut Value) {
                     object.insert("type".to_owned(), only);
                 }
             }
+            // Lines are broken where the code's are.
+            if let Some(Value::String(text)) = object.get_mut("description") {
+                *text = text.replace('\n', " ");
+            }
             // Formats such as uint64 are not of JSON Schema.
             if object.get("format").is_some_and(Value::is_string) {
                 object.remove("format");

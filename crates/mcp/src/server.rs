@@ -19,7 +19,7 @@ use crate::refusal::Refusal;
 use crate::tools;
 
 /// Calls of one server at a time; over HTTP, of all its clients.
-const CALLS: usize = 256;
+const CALLS: usize = 1024;
 
 const INSTRUCTIONS: &str = "Sandshell gives you isolated Linux computers (sandboxes). create_sandbox \
     first, and pass its id as `sandbox` to the other tools. run_command runs one command in a clean \
@@ -73,10 +73,7 @@ impl Server {
         };
         let _under_way = self.calls.token();
         let answer = async {
-            let _slot = self
-                .slots
-                .try_acquire()
-                .map_err(|_| Refusal::busy(CALLS))?;
+            let _slot = self.slots.try_acquire().map_err(|_| Refusal::busy(CALLS))?;
             let hub = (self.client_of)(&context)?;
             let token = context.meta.get_progress_token();
             let call = Call {
@@ -139,7 +136,10 @@ impl ServerHandler for Server {
 }
 
 fn listed() -> Vec<rmcp::model::Tool> {
-    tools::all().iter().map(|entry| entry.listed.clone()).collect()
+    tools::all()
+        .iter()
+        .map(|entry| entry.listed.clone())
+        .collect()
 }
 
 /// The list of tools as clients get it, for documents and tests.

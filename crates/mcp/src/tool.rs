@@ -21,6 +21,8 @@ pub(crate) enum Effect {
     Reads,
     /// It adds something; the same call again adds nothing more.
     Adds,
+    /// It may add something each time.
+    AddsMore,
     /// It may change or end what is there; again, it changes nothing more.
     Replaces,
     /// It may change anything in the sandbox.
@@ -81,8 +83,12 @@ impl Entry {
 }
 
 async fn run<T: Tool>(arguments: JsonObject, call: &Call) -> Result<Answered, Refusal> {
-    let tool: T = serde_path_to_error::deserialize(Value::Object(arguments))
-        .map_err(|error| match error.path().to_string().as_str() {
+    let tool: T =
+        serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| match error
+            .path()
+            .to_string()
+            .as_str()
+        {
             "." => Refusal::arguments(error.inner()),
             path => Refusal::argument(path, error.inner()),
         })?;
@@ -97,6 +103,7 @@ fn annotations(title: &str, effect: Effect, open_world: bool) -> ToolAnnotations
     let (reads, destroys, idempotent) = match effect {
         Effect::Reads => (true, false, true),
         Effect::Adds => (false, false, true),
+        Effect::AddsMore => (false, false, false),
         Effect::Replaces => (false, true, true),
         Effect::Runs => (false, true, false),
     };

@@ -28,7 +28,9 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("sandshell-mcp", &["types", "client"]),
     (
         "sandshell",
-        &["types", "sys", "isolate", "exec", "agent", "hub", "client", "mcp"],
+        &[
+            "types", "sys", "isolate", "exec", "agent", "hub", "client", "mcp",
+        ],
     ),
     ("sandshell-testkit", &["types", "client"]),
     (

@@ -6,6 +6,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
 use rustix::process::{Resource, getrlimit};
@@ -111,7 +112,41 @@ fn user_namespaces() -> Check {
             "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, give sandshell a profile \
              with `userns`, or run as root",
         ),
-        (Some(most), ..) => Check::ok(NAME, format!("allowed, {most} at most")),
+        (Some(most), ..) => match try_user_namespace() {
+            Some(0) => Check::ok(NAME, format!("allowed, {most} at most")),
+            refused => {
+                let error = refused.map_or_else(
+                    || "a program that asks for one cannot be run".to_owned(),
+                    |code| std::io::Error::from_raw_os_error(code).to_string(),
+                );
+                Check::fail(
+                    NAME,
+                    format!("none can be made: {error}"),
+                    "a filter, a container engine or a limit further out refuses: allow them there, or \
+                     run `sandshell agent` in the container",
+                )
+            }
+        },
+    }
+}
+
+/// Makes a user namespace, in a process of its own; the error of that, 0 for none.
+fn try_user_namespace() -> Option<i32> {
+    let program = std::env::current_exe().ok()?;
+    let tried = Command::new(program)
+        .args(["doctor", "--take-user-namespace"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    tried.ok()?.code()
+}
+
+/// The other half of it: numbers of errors fit into an exit code.
+pub(super) fn take_user_namespace() -> u8 {
+    match sandshell_sys::namespace::unshare_user() {
+        Ok(()) => 0,
+        Err(error) => u8::try_from(error.raw_os_error()).unwrap_or(u8::MAX),
     }
 }
 
@@ -186,7 +221,11 @@ fn seccomp() -> Check {
     const NAME: &str = "seccomp";
     match fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail") {
         Ok(actions) if actions.contains("errno") => Check::ok(NAME, actions.trim()),
-        Ok(actions) => Check::fail(NAME, actions.trim(), "use a kernel with CONFIG_SECCOMP_FILTER"),
+        Ok(actions) => Check::fail(
+            NAME,
+            actions.trim(),
+            "use a kernel with CONFIG_SECCOMP_FILTER",
+        ),
         Err(error) => Check::warn(
             NAME,
             format!("unknown: {error}"),
@@ -198,7 +237,10 @@ fn seccomp() -> Check {
 fn overlayfs() -> Check {
     const NAME: &str = "overlayfs";
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    if known.lines().any(|line| line.trim_end().ends_with("\toverlay")) {
+    if known
+        .lines()
+        .any(|line| line.trim_end().ends_with("\toverlay"))
+    {
         Check::ok(NAME, "known to the kernel")
     } else {
         Check::warn(NAME, "not known to the kernel", "modprobe overlay")
@@ -262,7 +304,11 @@ fn inodes(state_dir: &Path) -> Check {
             if figures.f_favail >= FEW_INODES {
                 Check::ok(NAME, value)
             } else {
-                Check::warn(NAME, value, "remove small files, or choose another --state-dir")
+                Check::warn(
+                    NAME,
+                    value,
+                    "remove small files, or choose another --state-dir",
+                )
             }
         }
     }

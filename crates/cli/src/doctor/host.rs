@@ -10,7 +10,10 @@ pub(super) fn number(file: &str) -> Option<u64> {
 
 /// The release of the kernel, and its first two numbers.
 pub(super) fn kernel() -> (String, Option<(u32, u32)>) {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
     let version = version(&release);
     (release, version)
 }

@@ -61,7 +61,11 @@ fn isolation(report: &Report) -> String {
     ] {
         // Layers often share a reason; it is said once.
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for one in isolation.protections.iter().filter(|one| one.status == status) {
+        for one in isolation
+            .protections
+            .iter()
+            .filter(|one| one.status == status)
+        {
             let reason = one.reason.as_deref().unwrap_or("no reason is known");
             by_reason.entry(reason).or_default().push(one.name.name());
         }

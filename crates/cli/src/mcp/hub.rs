@@ -83,7 +83,11 @@ impl Hub {
             .stdout(Stdio::piped())
             // What is sent to our group, Ctrl-C or worse, is not for it: it ends after us, and tidies up.
             .process_group(0);
-        for name in ["SANDSHELL_LISTEN", "SANDSHELL_TOKEN_FILE", "SANDSHELL_STATE_DIR"] {
+        for name in [
+            "SANDSHELL_LISTEN",
+            "SANDSHELL_TOKEN_FILE",
+            "SANDSHELL_STATE_DIR",
+        ] {
             command.env_remove(name);
         }
         if variable("SANDSHELL_LOG").is_none() {

@@ -3,8 +3,8 @@
 use rmcp::model::ContentBlock;
 use sandshell_client::Client;
 use sandshell_types::{
-    ContextId, ContextOutcome, ContextRequest, ContextState, ErrorCode, Language,
-    RunReply, RunRequest, RunStatus,
+    ContextId, ContextOutcome, ContextRequest, ContextState, ErrorCode, Language, RunReply,
+    RunRequest, RunStatus,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -129,7 +129,10 @@ impl Answer for Run {
             push_line(&mut text, &format!("--- error\n{trace}"));
         }
         if self.dropped > 0 {
-            text.push_str(&format!("[{} pictures left out: too large]\n", self.dropped));
+            text.push_str(&format!(
+                "[{} pictures left out: too large]\n",
+                self.dropped
+            ));
         }
         text.push_str(&format!("[{}]", self.status));
         if !self.state_kept {
@@ -139,7 +142,8 @@ impl Answer for Run {
     }
 
     fn more(&self) -> Vec<ContentBlock> {
-        let block = |(kind, data): &(String, String)| ContentBlock::image(data.clone(), kind.clone());
+        let block =
+            |(kind, data): &(String, String)| ContentBlock::image(data.clone(), kind.clone());
         self.pictures.iter().map(block).collect()
     }
 }
@@ -157,7 +161,12 @@ impl Tool for RunCode {
     async fn run(self, call: &Call) -> Result<Run, Refusal> {
         let sandbox = call.sandbox(&self.sandbox)?;
         let id = context_id(self.context.as_deref().unwrap_or(self.language.name()))?;
-        let timeout = bounded("timeout_ms", self.timeout_ms, USUAL_TIMEOUT_MS, 1..=MOST_WAIT_MS)?;
+        let timeout = bounded(
+            "timeout_ms",
+            self.timeout_ms,
+            USUAL_TIMEOUT_MS,
+            1..=MOST_WAIT_MS,
+        )?;
         let request = RunRequest {
             code: self.code,
             timeout_ms: Some(timeout),
@@ -227,9 +236,15 @@ fn run_of(id: &ContextId, reply: RunReply) -> Run {
                 dropped += 1;
             }
         }
-        let text = result.data.get("text/plain").or_else(|| result.data.values().next());
+        let text = result
+            .data
+            .get("text/plain")
+            .or_else(|| result.data.values().next());
         if let Some(text) = text.filter(|_| !shown) {
-            results.push(text.as_str().map_or_else(|| text.to_string(), str::to_owned));
+            results.push(
+                text.as_str()
+                    .map_or_else(|| text.to_string(), str::to_owned),
+            );
         }
     }
     Run {

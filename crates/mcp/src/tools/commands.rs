@@ -113,7 +113,11 @@ impl Answer for Outcome {
                 text.push_str(note);
             }
         }
-        if let Some(state) = self.session_state.as_deref().filter(|state| *state != "kept") {
+        if let Some(state) = self
+            .session_state
+            .as_deref()
+            .filter(|state| *state != "kept")
+        {
             text.push_str(&format!(" [session: {state}]"));
         }
         text
@@ -362,8 +366,18 @@ async fn finished(
     let omitted = result.truncated;
     let (out, err) = omitted.map_or((0, 0), |some| (some.stdout_bytes, some.stderr_bytes));
     let (stdout, stderr) = both(
-        part(StreamName::Stdout, &result.stdout, result.stdout_encoding, out),
-        part(StreamName::Stderr, &result.stderr, result.stderr_encoding, err),
+        part(
+            StreamName::Stdout,
+            &result.stdout,
+            result.stdout_encoding,
+            out,
+        ),
+        part(
+            StreamName::Stderr,
+            &result.stderr,
+            result.stderr_encoding,
+            err,
+        ),
     )
     .await?;
     Ok(Outcome {
@@ -437,7 +451,10 @@ pub(super) struct Interrupted {
 impl Answer for Interrupted {
     fn text(&self) -> String {
         match &self.command_id {
-            Some(id) => format!("command {id} was interrupted; session {} goes on", self.session),
+            Some(id) => format!(
+                "command {id} was interrupted; session {} goes on",
+                self.session
+            ),
             None => format!("no command ran in session {}", self.session),
         }
     }

@@ -201,7 +201,11 @@ impl Tool for ReadOutput {
             (Some(id), None, None) => {
                 let id = process_id(id)?;
                 let state = self.process(call, &sandbox, &id).await?;
-                (Source::Process(id.clone()), format!("process_id={id}"), state)
+                (
+                    Source::Process(id.clone()),
+                    format!("process_id={id}"),
+                    state,
+                )
             }
             (None, Some(session), Some(command)) => {
                 let session = session_id(session)?;
@@ -263,7 +267,9 @@ impl ReadOutput {
                     pattern,
                     ..LogCondition::default()
                 }),
-                port: self.until_port.map(|port| PortCondition { port, http: None }),
+                port: self
+                    .until_port
+                    .map(|port| PortCondition { port, http: None }),
                 timeout_ms: Some(wait_ms),
             };
             let waiting = wait(call, sandbox, id, &until);
@@ -297,7 +303,8 @@ impl ReadOutput {
         command: &CommandId,
     ) -> Result<State, Refusal> {
         if self.wait_ms > 0 || self.until_text.is_some() || self.until_port.is_some() {
-            let reason = "only the end of a process can be waited for, not that of a session's command";
+            let reason =
+                "only the end of a process can be waited for, not that of a session's command";
             return Err(Refusal::argument("wait_ms", reason)
                 .hint("Give run_in_session a longer wait_ms, or use start_process with session."));
         }
@@ -400,7 +407,10 @@ pub(super) struct Killed {
 impl Answer for Killed {
     fn text(&self) -> String {
         if self.survivors.is_empty() {
-            return format!("{} processes were ended; nothing of it is left", self.killed);
+            return format!(
+                "{} processes were ended; nothing of it is left",
+                self.killed
+            );
         }
         format!("still alive: {}", self.survivors.join(", "))
     }

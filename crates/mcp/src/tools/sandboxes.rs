@@ -98,7 +98,7 @@ impl Tool for CreateSandbox {
     const ABOUT: &'static str = "Make an isolated Linux computer, in which all other tools work. It has \
         files of its own (start in /workspace), its own processes, and no network unless allow_hosts \
         names hosts. Make one for a task and keep using it; remove it at the end.";
-    const EFFECT: Effect = Effect::Adds;
+    const EFFECT: Effect = Effect::AddsMore;
     type Output = Sandbox;
 
     async fn run(self, call: &Call) -> Result<Sandbox, Refusal> {
@@ -195,7 +195,8 @@ pub(super) struct RemoveSandbox {
 impl Tool for RemoveSandbox {
     const NAME: &'static str = "remove_sandbox";
     const TITLE: &'static str = "Remove a sandbox";
-    const ABOUT: &'static str = "End a sandbox, with all its processes and files. They cannot be had back.";
+    const ABOUT: &'static str =
+        "End a sandbox, with all its processes and files. They cannot be had back.";
     const EFFECT: Effect = Effect::Replaces;
     type Output = Sandbox;
 
