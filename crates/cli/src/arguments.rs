@@ -136,6 +136,14 @@ pub(crate) enum Command {
     #[cfg(target_os = "linux")]
     #[command(before_help = examples!("serve --listen 127.0.0.1:0 --ready-file /tmp/ready", "serve --token-file /run/token --listen 0.0.0.0:4020 --warm 4"))]
     Serve(Box<ServeArguments>),
+    /// Serve sandboxes to an AI agent as tools, over the Model Context Protocol.
+    #[cfg(target_os = "linux")]
+    #[command(before_help = examples!("mcp", "mcp config --client claude"))]
+    Mcp(McpArguments),
+    /// Look at this machine: what is missing, what to do about it, and how well sandboxes are isolated.
+    #[cfg(target_os = "linux")]
+    #[command(before_help = examples!("doctor", "doctor --json | jq '.checks[] | select(.status != \"ok\")'"))]
+    Doctor(DoctorArguments),
     /// Show the version.
     #[command(before_help = examples!("version", "version --server --json"))]
     Version(Asking<crate::version::VersionArguments>),
@@ -324,6 +332,78 @@ pub(crate) struct ServeArguments {
     /// Log as JSON, one object a line.
     #[arg(long, env = "SANDSHELL_JSON_LOGS")]
     pub(crate) json_logs: bool,
+
+    /// Not for people: end with the process of this id, our parent, and remove the state directory.
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) end_with: Option<i32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpArguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<McpCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpCommand {
+    /// Print what to add to the configuration of a client.
+    #[command(before_help = examples!("mcp config --client cursor > .cursor/mcp.json", "mcp config --client codex --url http://127.0.0.1:4020"))]
+    Config {
+        /// The client.
+        #[arg(long, value_name = "CLIENT")]
+        client: McpClient,
+        /// Connect to the hub at this address instead of starting `sandshell mcp`.
+        #[arg(long, value_name = "URL")]
+        url: Option<String>,
+    },
+    /// Print the list of tools, as clients get it.
+    #[command(before_help = examples!("mcp tools | jq -r '.[].name'", "mcp tools | jq '.[] | select(.name == \"run_command\").inputSchema'"))]
+    Tools,
+}
+
+/// A client of the Model Context Protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum McpClient {
+    /// Claude Code, and Claude Desktop for `sandshell mcp`.
+    Claude,
+    /// Cursor.
+    Cursor,
+    /// Visual Studio Code.
+    Vscode,
+    /// Codex.
+    Codex,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// End with 1 for warnings too.
+    #[arg(long)]
+    pub(crate) strict: bool,
+
+    /// Not for people: take a user namespace for ourselves, and end with the error of that.
+    #[arg(long, hide = true)]
+    pub(crate) take_user_namespace: bool,
+
+    /// Directory for records and sandboxes [default: `$XDG_STATE_HOME/sandshell/hub`].
+    #[arg(long, env = "SANDSHELL_STATE_DIR", value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+
+    /// File with the admin's token [default: `token` in the state directory].
+    #[arg(long, env = "SANDSHELL_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Address that the hub is to be served at.
+    #[arg(
+        long,
+        env = "SANDSHELL_LISTEN",
+        default_value = "127.0.0.1:4020",
+        value_name = "ADDRESS"
+    )]
+    pub(crate) listen: Listen,
 }
 
 /// What an agent by itself does about isolation.

@@ -138,6 +138,19 @@ impl Failure {
         self.problem.as_ref().map(|problem| problem.code)
     }
 
+    /// What and why, in one line.
+    pub(crate) fn line(&self) -> String {
+        let mut line = self.what.clone();
+        // Some say their cause themselves.
+        for cause in &self.causes {
+            if !line.contains(cause.as_str()) {
+                line.push_str(": ");
+                line.push_str(cause);
+            }
+        }
+        line
+    }
+
     /// Tells it on stderr.
     pub(crate) fn report(self) -> ExitCode {
         if !self.silent {

@@ -18,6 +18,8 @@ mod connection;
 mod contexts;
 mod copy;
 mod detach;
+#[cfg(target_os = "linux")]
+mod doctor;
 mod exec;
 mod failure;
 mod files;
@@ -26,8 +28,14 @@ mod help;
 #[cfg(target_os = "linux")]
 mod launcher;
 #[cfg(target_os = "linux")]
+mod listener;
+#[cfg(target_os = "linux")]
 mod logs;
+#[cfg(target_os = "linux")]
+mod mcp;
 mod names;
+#[cfg(target_os = "linux")]
+mod one_shot;
 mod output;
 mod paint;
 mod ports;
@@ -81,6 +89,10 @@ fn done(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(arguments) => run::run(*arguments),
         #[cfg(target_os = "linux")]
         Command::Serve(arguments) => serve::run(*arguments),
+        #[cfg(target_os = "linux")]
+        Command::Mcp(arguments) => mcp::run(arguments),
+        #[cfg(target_os = "linux")]
+        Command::Doctor(arguments) => doctor::run(&arguments),
         #[cfg(target_os = "linux")]
         Command::Openapi { hub: false } => print(&sandshell_agent::openapi_json()),
         #[cfg(target_os = "linux")]

@@ -11,7 +11,6 @@ pub(crate) mod bounds;
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,11 +23,10 @@ use sandshell_client::types::{
 };
 use sandshell_client::{Client, ClientError, OutputQuery};
 use sandshell_hub::egress::{Authority, Egress, EgressConfig, Outside, Policy};
-use sandshell_isolate::launcher::{Launcher, LauncherError, read_outcome};
+use sandshell_isolate::image_root;
+use sandshell_isolate::launcher::Launcher;
 use sandshell_isolate::limits::SandboxLimits;
-use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan, WORKSPACE};
-use sandshell_isolate::stage::{Outcome, REMEDY, Step};
-use sandshell_isolate::{host_root, image_root};
+use sandshell_isolate::plan::{Ids, SANDBOX_USER, WORKSPACE};
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -37,13 +35,7 @@ mod image;
 
 use crate::arguments::RunArguments;
 use crate::failure::Failure;
-
-/// Ids of the host that sandboxes of `run` take, far above those of people. Two at once may share them:
-/// they share nothing else.
-const FIRST_ID: u32 = 0x7000_0000;
-
-/// Files that can be made.
-const INODES: u64 = 200_000;
+use crate::one_shot::{self, INODES, Wanted};
 
 /// The exit code of a command whose time was over, as of timeout(1).
 const TIMED_OUT: u8 = 124;
@@ -55,28 +47,19 @@ pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
     let policy = arguments.bounds.policy()?;
     let limits = arguments.bounds.limits()?;
     let launcher = Launcher::start().map_err(|error| Failure::ours(&error))?;
-    let directory = own_directory(arguments.image.is_some());
-    let directory = directory.map_err(|error| Failure::ours(&error))?;
-    // From now on it goes with us, whatever becomes of us.
-    let kept = launcher.keep(&directory);
-    kept.map_err(|error| Failure::ours(&error))?;
-    let code = run_in(&launcher, directory, arguments, limits, policy);
+    let code = run_in(&launcher, arguments, limits, policy);
     launcher.finish();
     code.map(ExitCode::from)
 }
 
 fn run_in(
     launcher: &Launcher,
-    directory: PathBuf,
     arguments: RunArguments,
     limits: SandboxLimits,
     policy: Option<Policy>,
 ) -> Result<u8, Failure> {
-    let ids = if rustix::process::geteuid().is_root() {
-        Ids::Range(FIRST_ID)
-    } else {
-        Ids::Own
-    };
+    let directory = one_shot::own_directory(launcher, arguments.image.is_some())?;
+    let ids = one_shot::ids();
     let state = directory.join("agent");
     let authority = match &policy {
         Some(policy) if policy.has_secrets() => {
@@ -115,11 +98,7 @@ fn run_in(
             image_root::plan(&image.root, user, cwd, ids, disk, INODES)
                 .map_err(|error| Failure::ours(&error))?
         }
-        None => {
-            let etc = directory.join("etc");
-            host_root::make_etc(&etc).map_err(|error| Failure::ours(&error))?;
-            host_root::plan(&etc, ids, disk, INODES)
-        }
+        None => one_shot::default_root(&directory, ids, disk)?,
     };
     let mut settings = Settings {
         cwd: Some(cwd),
@@ -136,28 +115,15 @@ fn run_in(
         authority.trust().give(&mut root.files, &mut settings.env);
     }
     let url = format!("unix:{}", directory.join("agent.sock").display());
-    let plan = SandboxPlan {
-        root,
+    let wanted = Wanted {
         ids,
-        hostname: "sandbox".to_owned(),
-        group: format!("sandshell-run-{}", rustix::process::getpid().as_raw_pid()),
+        root,
         limits,
-        open_files: None,
-        one_shot: true,
-        agent: serde_json::to_value(settings).map_err(|error| Failure::ours(&error))?,
-        directory,
+        settings,
     };
-    let launched = launcher.launch(&plan).map_err(|error| match error {
-        LauncherError::Step(step) => failed_at(&step),
-        error => Failure::ours(&error),
-    })?;
-    match read_outcome(launched.report).map_err(|error| Failure::ours(&error))? {
-        Outcome::Ready(protections) => {
-            arguments.bounds.check_kept(&protections)?;
-            say_missing(&protections);
-        }
-        Outcome::Failed(step) => return Err(failed_at(&step)),
-    }
+    let protections = one_shot::launch(launcher, directory, wanted)?;
+    arguments.bounds.check_kept(&protections)?;
+    say_missing(&protections);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -183,13 +149,6 @@ fn run_in(
     // Reading our stdin may still go on; nobody waits for it.
     runtime.shutdown_background();
     code
-}
-
-fn failed_at(step: &Step) -> Failure {
-    match step.forbidden() {
-        Some(forbidden) => Failure::ours(&forbidden).hint(REMEDY),
-        None => Failure::ours(step),
-    }
 }
 
 /// Protection is never silently off.
@@ -258,17 +217,6 @@ fn say_refused(refused: &NetworkRefused) {
     );
     // There is nowhere to tell that stderr is closed.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
-}
-
-/// A directory of this run alone, removed by the launcher. The usual place for it is in memory, which
-/// is too small for an image.
-fn own_directory(large: bool) -> std::io::Result<PathBuf> {
-    let in_memory = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !large);
-    let parent = in_memory.map_or_else(std::env::temp_dir, PathBuf::from);
-    let pid = rustix::process::getpid().as_raw_pid();
-    let path = parent.join(format!("sandshell-run-{pid}"));
-    std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-    Ok(path)
 }
 
 async fn attend(

@@ -1,9 +1,10 @@
 //! `sandshell serve`: the hub.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::process::{Resource, Signal, getrlimit, setrlimit};
 use sandshell_agent::Listen;
 use sandshell_hub::{HubOptions, ServeError, Started};
 
@@ -21,6 +22,10 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
         ))
         .hint("add --token-file FILE, or listen on 127.0.0.1"));
     }
+    let passing = arguments
+        .end_with
+        .map(|parent| Passing::begin(parent, arguments.state_dir.clone()))
+        .transpose()?;
     logs::start(arguments.json_logs);
     raise_open_files();
     // One thread, as in the agent: a request passes through few tasks, and each hop to another thread
@@ -29,11 +34,52 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::ours(&error))?;
-    let served = runtime.block_on(sandshell_hub::serve(options(arguments), announce));
+    let say = if passing.is_some() {
+        Passing::announce
+    } else {
+        announce
+    };
+    let served = runtime.block_on(sandshell_hub::serve(options(arguments), say));
     runtime.shutdown_background();
+    if let Some(passing) = passing {
+        passing.end();
+    }
     match served {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => Err(failure(&error)),
+    }
+}
+
+/// A hub that another program of ours keeps for as long as it lives itself, and that leaves nothing.
+struct Passing {
+    state_dir: Option<PathBuf>,
+}
+
+impl Passing {
+    fn begin(parent: i32, state_dir: Option<PathBuf>) -> Result<Self, Failure> {
+        let told = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+        told.map_err(|error| Failure::ours(&std::io::Error::from(error)))?;
+        // It may have gone before it could be told of.
+        if rustix::process::getppid().map(|pid| pid.as_raw_pid()) == Some(parent) {
+            Ok(Self { state_dir })
+        } else {
+            Err(Failure::usage("the process to end with is not our parent"))
+        }
+    }
+
+    /// Says that it is ready: one line with its address.
+    fn announce(started: &Started) {
+        let mut stdout = std::io::stdout().lock();
+        // Whoever does not read it has gone, and we are about to hear of that.
+        let _ = writeln!(stdout, "{}", started.address).and_then(|()| stdout.flush());
+    }
+
+    fn end(self) {
+        if let Some(dir) = self.state_dir
+            && let Err(error) = std::fs::remove_dir_all(&dir)
+        {
+            tracing::warn!(%error, dir = %dir.display(), "it cannot be removed");
+        }
     }
 }
 

@@ -31,6 +31,7 @@ mod edge;
 mod error;
 mod figures;
 mod local;
+mod mcp;
 mod preview;
 mod rate;
 mod registry;
@@ -52,6 +53,7 @@ use sandshell_agent::parts::{
     serve_connections, told_to_end, write_ready_file,
 };
 use sandshell_agent::{Listen, Origin, Token, TokenError};
+use sandshell_mcp::HttpService;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -224,6 +226,7 @@ pub(crate) struct Hub {
     pub(crate) routes: &'static Routes,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) tunnels: Tunnels,
+    pub(crate) mcp: HttpService,
 }
 
 /// The routes of the hub.
@@ -294,6 +297,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
             open: TaskTracker::new(),
             shutdown: shutdown.clone(),
         },
+        mcp: mcp::service(shutdown.clone()),
     });
     let told = told_to_end().map_err(ServeError::Signals)?;
     let server = tokio::spawn(serve_connections(
