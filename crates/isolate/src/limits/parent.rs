@@ -83,6 +83,18 @@ impl Parent {
         names
     }
 
+    /// Removes the groups of this name if nobody claims them and nothing lives in them.
+    pub(crate) fn remove_unclaimed(&self, name: &str) {
+        for above in self.groups() {
+            if let Ok(left) = above.existing(name)
+                && left.claim()
+            {
+                // The kernel keeps what has members.
+                let _ = left.remove_all();
+            }
+        }
+    }
+
     /// Each group once.
     pub(super) fn groups(&self) -> impl Iterator<Item = &Group> {
         let seats = [&self.memory, &self.cpu, &self.pids, &self.freezer];
