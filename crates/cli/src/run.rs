@@ -99,6 +99,7 @@ fn run_in(
         group: format!("sandshell-run-{}", rustix::process::getpid().as_raw_pid()),
         limits,
         open_files: None,
+        egress: settings.egress,
         one_shot: true,
         agent: serde_json::to_value(settings).map_err(|error| Failure::ours(&error))?,
         directory,
