@@ -22,6 +22,7 @@ mod interrupt;
 mod kill;
 mod measure;
 mod memory;
+mod neighbour;
 mod output;
 mod proxy;
 mod report;
@@ -51,6 +52,7 @@ const SECTIONS: &[&str] = &[
     "proxy",
     "hub",
     "sandboxes",
+    "neighbour",
     "contexts",
     "files",
     "backup",
@@ -197,6 +199,9 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("sandboxes") {
         sandboxes::run(report, options.count(50)).await?;
+    }
+    if options.wants("neighbour") {
+        neighbour::run(report, options.count(200)).await?;
     }
     if options.wants("contexts") {
         let agent = Agent::start();
