@@ -23,6 +23,7 @@ mod interrupt;
 mod kill;
 mod measure;
 mod memory;
+mod neighbour;
 mod output;
 mod proxy;
 mod report;
@@ -53,6 +54,7 @@ const SECTIONS: &[&str] = &[
     "hub",
     "sandboxes",
     "cli",
+    "neighbour",
     "contexts",
     "files",
     "backup",
@@ -202,6 +204,9 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("cli") {
         command_line::run(report, options.count(200)).await?;
+    }
+    if options.wants("neighbour") {
+        neighbour::run(report, options.count(200)).await?;
     }
     if options.wants("contexts") {
         let agent = Agent::start();

@@ -134,7 +134,9 @@ fn round_the_proxy() {
             r"unset ${!HTTP*} ${!http*} ${!ALL*} ${!all*}
                getent hosts OK.test | cut -d' ' -f1
                getent hosts a.b.ok.example | cut -d' ' -f1
+               getent ahostsv4 ok.test | grep -o '^[0-9.]*' | sort -u
                getent hosts evil.test || echo no name
+               getent ahostsv4 evil.test || echo no name
                getent hosts $(printf 'c2VjcmV0%.0s' 1 2 3 4 5 6 7).evil.test || echo no name
                getent hosts ok.example || echo no name
                ask http://1.1.1.1/; ask http://169.254.169.254/; ask http://127.0.0.1/
@@ -144,7 +146,7 @@ fn round_the_proxy() {
                ask http://ok.test:8080/",
         );
         // 6 is "no such name", 7 "cannot connect".
-        let expected = "127.83.0.1\n127.83.0.2\nno name\nno name\nno name\n7 \n7 \n7 \n\
+        let expected = "127.83.0.1\n127.83.0.2\n127.83.0.1\nno name\nno name\nno name\nno name\n7 \n7 \n7 \n\
             unreachable\nunreachable\nunreachable\n7 \n";
         assert_eq!(said, expected, "{beside}");
         assert!(

@@ -72,6 +72,7 @@ pub(crate) fn launch(
         group: format!("sandshell-run-{}", rustix::process::getpid().as_raw_pid()),
         limits: wanted.limits,
         open_files: None,
+        egress: wanted.settings.egress,
         one_shot: true,
         agent: serde_json::to_value(wanted.settings).map_err(|error| Failure::ours(&error))?,
         directory,

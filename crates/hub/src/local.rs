@@ -200,6 +200,7 @@ impl LocalBackend {
             group: group(&wanted.place),
             limits: group_limits(&limits)?,
             open_files: limits.open_files,
+            egress: settings.egress,
             one_shot: false,
             agent: serde_json::to_value(settings).map_err(|error| BackendError::Failed {
                 action: "write the settings of the agent",

@@ -24,6 +24,9 @@ use crate::protocol::Event;
 const CLONE_NEWNS: u64 = 0x0002_0000;
 const CLONE_NEWPID: u64 = 0x2000_0000;
 
+/// The groups of an agent that was not given any begin so; its pid follows.
+const GROUP: &str = "sandshell-";
+
 /// Init answers within a few milliseconds; a machine under heavy load gets this long.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -400,7 +403,8 @@ fn clone3_works() -> bool {
 /// Groups below our own: for trees, in which a birth has been tried, and for limits.
 fn make_groups(avoid_clone3: bool) -> (Result<Group, String>, Controllers) {
     let parent = Parent::own();
-    let name = format!("sandshell-{}", rustix::process::getpid().as_raw_pid());
+    remove_dead(&parent);
+    let name = format!("{GROUP}{}", rustix::process::getpid().as_raw_pid());
     // A former agent with our pid may have died without its init being able to clean up.
     if !SandboxGroups::sweep(&parent, &name, READY_TIMEOUT) {
         let left = format!("something still lives in {name}, which a former agent left");
@@ -412,7 +416,26 @@ fn make_groups(avoid_clone3: bool) -> (Result<Group, String>, Controllers) {
         make_trees(&parent, &name)
     };
     let controllers = Controllers::below(&parent, &name, &trees);
+    for group in trees.iter().chain(controllers.groups()) {
+        group.claim();
+    }
     (trees, controllers)
+}
+
+/// Removes the groups of agents that were killed together with their inits, so that nobody was left to
+/// do it. An agent in another PID namespace may have a number that nobody has here; its claim tells.
+fn remove_dead(parent: &Parent) {
+    for name in parent.names(GROUP) {
+        let pid = name.strip_prefix(GROUP).unwrap_or_default();
+        let alive = |number: i32| std::fs::exists(format!("/proc/{number}")).unwrap_or(true);
+        // Sandboxes of a hub have other names, some of them digits: longer, or with zeroes in front.
+        if let Ok(number) = pid.parse::<i32>()
+            && number.to_string() == pid
+            && !alive(number)
+        {
+            parent.remove_unclaimed(&name);
+        }
+    }
 }
 
 fn make_trees(parent: &Parent, name: &str) -> Result<Group, String> {

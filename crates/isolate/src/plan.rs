@@ -35,6 +35,8 @@ pub struct SandboxPlan {
     pub limits: SandboxLimits,
     /// Most files each of its processes may have open.
     pub open_files: Option<u64>,
+    /// Whether its loopback leads outside.
+    pub egress: bool,
     /// Whether it ends, and leaves nothing, when whoever asked for it goes away.
     pub one_shot: bool,
     /// Settings of the agent, which it alone understands.

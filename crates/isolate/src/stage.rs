@@ -22,6 +22,7 @@ mod warden;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,10 @@ use crate::{probe, rootfs};
 
 /// Where the agent finds its state.
 const STATE: &str = "/state";
+
+/// One more address, for programs that ask for addresses only of the kinds the machine has: 127.0.0.1
+/// does not count as one.
+const SEEN: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// What init waits for before it goes on.
 pub(crate) const MAPPED: &[u8] = b"mapped";
@@ -456,6 +461,9 @@ fn own_surroundings(plan: &SandboxPlan, state: OwnedFd, log: &OwnedFd) -> Result
         place_standard(number, fd).map_err(Step::at("the agent's log"))?;
     }
     namespace::loopback_up().map_err(Step::at("loopback"))?;
+    if plan.egress {
+        namespace::loopback_address(SEEN).map_err(Step::at("loopback"))?;
+    }
     // Commands hold no capability over the network; these take the need for one away.
     set_sysctl("net/ipv4/ip_unprivileged_port_start", "0");
     set_sysctl("net/ipv4/ping_group_range", "0 65534");

@@ -74,6 +74,12 @@ impl Group {
         Ok(Self { dir, place })
     }
 
+    /// Says that it is somebody's, for as long as a copy of this lives; false where it is another's.
+    pub fn claim(&self) -> bool {
+        let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+        rustix::fs::flock(&self.dir, lock).is_ok()
+    }
+
     /// Names of the groups inside this one.
     pub fn children(&self) -> Vec<String> {
         // Ours may only name the place, and cannot be read then.

@@ -1,5 +1,6 @@
 //! Namespaces: being born in new ones, and what is set up once inside.
 
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use rustix::io::Errno;
@@ -125,28 +126,54 @@ pub fn close_all_but(kept: &[BorrowedFd<'_>]) {
 }
 
 /// Starts the loopback device of this network namespace.
-#[allow(unsafe_code, reason = "rustix has no interface flags")]
 pub fn loopback_up() -> Result<(), Errno> {
+    let up = libc::__c_anonymous_ifr_ifru {
+        ifru_flags: (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short,
+    };
+    set_interface(b"lo", libc::SIOCSIFFLAGS, up)
+}
+
+/// Gives the loopback device of this network namespace one more address.
+#[allow(
+    unsafe_code,
+    reason = "the kernel takes an address of any kind as bytes"
+)]
+pub fn loopback_address(address: Ipv4Addr) -> Result<(), Errno> {
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: 0,
+        sin_addr: libc::in_addr {
+            s_addr: u32::from(address).to_be(),
+        },
+        sin_zero: [0; 8],
+    };
+    // SAFETY: both are plain bytes of the same size, made to be seen as one another.
+    let address = unsafe { std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(address) };
+    let address = libc::__c_anonymous_ifr_ifru { ifru_addr: address };
+    set_interface(b"lo:1", libc::SIOCSIFADDR, address)
+}
+
+#[allow(unsafe_code, reason = "rustix does not set up interfaces")]
+fn set_interface(
+    name: &[u8],
+    what: libc::c_ulong,
+    value: libc::__c_anonymous_ifr_ifru,
+) -> Result<(), Errno> {
     let socket = socket_with(
         AddressFamily::INET,
         SocketType::DGRAM,
         SocketFlags::CLOEXEC,
         None,
     )?;
-    // SAFETY: an ifreq is plain bytes and numbers, for which all zeroes are valid.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+    let mut request = libc::ifreq {
+        ifr_name: [0; libc::IFNAMSIZ],
+        ifr_ifru: value,
+    };
+    for (to, from) in request.ifr_name.iter_mut().zip(name) {
         *to = from.cast_signed();
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     // SAFETY: the kernel reads one ifreq, which lives here.
-    let done = unsafe {
-        libc::ioctl(
-            socket.as_fd().as_raw_fd(),
-            libc::SIOCSIFFLAGS as _,
-            &raw const request,
-        )
-    };
+    let done = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), what as _, &raw const request) };
     if done < 0 { Err(last_errno()) } else { Ok(()) }
 }
 

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use sandshell_testkit::{Agent, children_deep, wait_for_exit_of, wait_until_gone};
 
-use crate::calls::marker;
+use crate::calls::{exec, marker, skipped};
 
 use super::{busy, groups_of};
 
@@ -72,4 +73,32 @@ async fn a_killed_agent_leaves_nothing_running_without_cgroup_and_pid_namespace(
 #[tokio::test]
 async fn a_killed_agent_leaves_nothing_running_without_a_pid_namespace() {
     a_killed_agent_leaves_no_process(Some("pid-namespace")).await;
+}
+
+/// Nobody is left to remove its groups, so the next agent does.
+#[tokio::test]
+async fn what_an_agent_and_its_init_leave_together_goes_with_the_next_start() {
+    let agent = Agent::start();
+    let pid = agent.pid();
+    let made = groups_of(pid);
+    if made.is_empty() {
+        return skipped("no groups can be made here");
+    }
+    let init = children_deep(pid)[0];
+    // Stopped, so that neither can clear up after the other.
+    for one in [pid, init] {
+        kill_process(Pid::from_raw(one).unwrap(), Signal::STOP).unwrap();
+    }
+    for one in [init, pid] {
+        kill_process(Pid::from_raw(one).unwrap(), Signal::KILL).unwrap();
+    }
+    assert!(wait_for_exit_of(init, Duration::from_secs(10)));
+    drop(agent);
+    assert_eq!(groups_of(pid), made, "they were left");
+    let living = Agent::start();
+    let next = Agent::start();
+    assert_eq!(groups_of(pid), Vec::<PathBuf>::new());
+    assert!(!groups_of(living.pid()).is_empty(), "of one that lives");
+    assert_eq!(exec(&living.client(), "echo on").await.stdout, "on\n");
+    drop(next);
 }

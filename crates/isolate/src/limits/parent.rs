@@ -71,6 +71,30 @@ impl Parent {
         make_child(self.unified.as_ref().map_err(Clone::clone)?, name)
     }
 
+    /// Names of groups below that begin so, in whichever hierarchy.
+    pub fn names(&self, prefix: &str) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .groups()
+            .flat_map(Group::children)
+            .filter(|name| name.starts_with(prefix))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Removes the groups of this name if nobody claims them and nothing lives in them.
+    pub(crate) fn remove_unclaimed(&self, name: &str) {
+        for above in self.groups() {
+            if let Ok(left) = above.existing(name)
+                && left.claim()
+            {
+                // The kernel keeps what has members.
+                let _ = left.remove_all();
+            }
+        }
+    }
+
     /// Each group once.
     pub(super) fn groups(&self) -> impl Iterator<Item = &Group> {
         let seats = [&self.memory, &self.cpu, &self.pids, &self.freezer];
