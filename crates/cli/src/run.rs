@@ -74,17 +74,9 @@ fn run_in(
         Ids::Own
     };
     let state = directory.join("agent");
-    let image = match &arguments.image {
-        Some(path) => Some(image::open(path, &directory)?),
-        None => None,
-    };
-    let mut config = image.as_ref().map(|image| image.config.clone());
-    if let Some(config) = &mut config
-        && ids == Ids::Own
-    {
-        // There is one user only.
-        config.user = None;
-    }
+    let image = arguments.image.as_deref();
+    let image = image.map(|path| image::open(path, &directory, ids));
+    let (image, config) = image.transpose()?.unzip();
     let config = config.unwrap_or_default();
     let command = if arguments.command.is_empty() {
         [config.entrypoint, config.cmd].concat()
@@ -98,17 +90,14 @@ fn run_in(
     let cwd = arguments.cwd.or(config.workdir.map(PathBuf::from));
     let cwd = cwd.unwrap_or_else(|| Path::new("/").join(WORKSPACE));
     let user = arguments.user.or(config.user);
-    let root = match &image {
-        Some(image) => {
-            let (user, cwd) = (user.as_deref(), cwd.to_str());
-            image_root::plan(&image.root, user, cwd, ids, SIZE, INODES)
-                .map_err(|error| Failure::ours(&error))?
-        }
-        None => {
-            let etc = directory.join("etc");
-            host_root::make_etc(&etc).map_err(|error| Failure::ours(&error))?;
-            host_root::plan(&etc, ids, SIZE, INODES)
-        }
+    let root = if let Some(image) = &image {
+        let (user, cwd) = (user.as_deref(), cwd.to_str());
+        image_root::plan(image, user, cwd, ids, SIZE, INODES)
+            .map_err(|error| Failure::ours(&error))?
+    } else {
+        let etc = directory.join("etc");
+        host_root::make_etc(&etc).map_err(|error| Failure::ours(&error))?;
+        host_root::plan(&etc, ids, SIZE, INODES)
     };
     let settings = Settings {
         cwd: Some(cwd),
