@@ -26,7 +26,7 @@ use sandshell_hub::egress::{Authority, Egress, EgressConfig, Outside, Policy};
 use sandshell_isolate::image_root;
 use sandshell_isolate::launcher::Launcher;
 use sandshell_isolate::limits::SandboxLimits;
-use sandshell_isolate::plan::{Ids, SANDBOX_USER, WORKSPACE};
+use sandshell_isolate::plan::{SANDBOX_USER, WORKSPACE};
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -67,17 +67,9 @@ fn run_in(
         }
         _ => None,
     };
-    let image = match &arguments.image {
-        Some(path) => Some(image::open(path, &directory)?),
-        None => None,
-    };
-    let mut config = image.as_ref().map(|image| image.config.clone());
-    if let Some(config) = &mut config
-        && ids == Ids::Own
-    {
-        // There is one user only.
-        config.user = None;
-    }
+    let image = arguments.image.as_deref();
+    let image = image.map(|path| image::open(path, &directory, ids));
+    let (image, config) = image.transpose()?.unzip();
     let config = config.unwrap_or_default();
     let command = if arguments.command.is_empty() {
         [config.entrypoint, config.cmd].concat()
@@ -92,13 +84,12 @@ fn run_in(
     let cwd = cwd.unwrap_or_else(|| Path::new("/").join(WORKSPACE));
     let user = arguments.user.or(config.user);
     let disk = arguments.bounds.disk();
-    let mut root = match &image {
-        Some(image) => {
-            let (user, cwd) = (user.as_deref(), cwd.to_str());
-            image_root::plan(&image.root, user, cwd, ids, disk, INODES)
-                .map_err(|error| Failure::ours(&error))?
-        }
-        None => one_shot::default_root(&directory, ids, disk)?,
+    let mut root = if let Some(image) = &image {
+        let (user, cwd) = (user.as_deref(), cwd.to_str());
+        image_root::plan(image, user, cwd, ids, disk, INODES)
+            .map_err(|error| Failure::ours(&error))?
+    } else {
+        one_shot::default_root(&directory, ids, disk)?
     };
     let mut settings = Settings {
         cwd: Some(cwd),

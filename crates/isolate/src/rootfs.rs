@@ -258,7 +258,7 @@ impl Building {
     fn directory(&self, path: &str) -> Result<OwnedFd, Errno> {
         match self.existing(path) {
             Err(Errno::NOENT) => {
-                self.make(path, 0o755)?;
+                self.make(path, 0o755, None)?;
                 self.existing(path)
             }
             found => found,
@@ -266,7 +266,6 @@ impl Building {
     }
 
     fn existing(&self, path: &str) -> Result<OwnedFd, Errno> {
-        let path = if path.is_empty() { "." } else { path };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         loop {
@@ -278,43 +277,47 @@ impl Building {
         }
     }
 
-    /// Makes a directory unless there is something of that name, which an image may have. Gives the one
-    /// it was made in and its name.
-    fn make<'p>(&self, path: &'p str, mode: u32) -> Result<Option<(OwnedFd, &'p str)>, Errno> {
-        let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let above = self.directory(above)?;
-        match mkdirat(&above, name, Mode::from_raw_mode(mode)) {
-            Ok(()) => Ok(Some((above, name))),
-            Err(Errno::EXIST) => Ok(None),
-            Err(errno) => Err(errno),
+    /// Does something to a name in its directory, which is made if need be.
+    fn in_parent<T>(
+        &self,
+        path: &str,
+        act: impl FnOnce(&OwnedFd, &str) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        match path.rsplit_once('/') {
+            Some((above, name)) => act(&self.directory(above)?, name),
+            None => act(&self.root, path),
         }
     }
 
+    /// Makes a directory unless there is something of that name, which an image may have.
+    fn make(&self, path: &str, mode: u32, owner: Option<(u32, u32)>) -> Result<(), Errno> {
+        self.in_parent(path, |above, name| {
+            match mkdirat(above, name, Mode::from_raw_mode(mode)) {
+                Err(Errno::EXIST) => return Ok(()),
+                made => made?,
+            }
+            let Some((uid, gid)) = owner else {
+                return Ok(());
+            };
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+            chownat(above, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+        })
+    }
+
     fn make_directories(&self, plan: &RootPlan, ids: Ids) -> Result<(), Errno> {
-        let usual = DIRECTORIES.iter().map(|(name, mode, users)| {
-            let owner = users.then_some((SANDBOX_UID, SANDBOX_UID));
-            (*name, *mode, owner)
-        });
+        let sandbox = (SANDBOX_UID, SANDBOX_UID);
+        let usual = DIRECTORIES
+            .iter()
+            .map(|(name, mode, users)| (*name, *mode, users.then_some(sandbox)));
         let own = plan.own.iter();
         let own = own.map(|name| (name.as_str(), 0o755, Some(plan.owner)));
         for (path, mode, owner) in usual.chain(own) {
-            let made = match self.make(path, mode) {
+            // Where there is one user, everything is that one's.
+            let owner = owner.filter(|_| matches!(ids, Ids::Range(_)));
+            match self.make(path, mode, owner) {
                 // An image has its own idea of what is above it: a file, or a link to nowhere.
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => None,
-                made => made?,
-            };
-            if let Some((above, name)) = made
-                && let Some((uid, gid)) = owner
-                && matches!(ids, Ids::Range(_))
-            {
-                let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-                chownat(
-                    &above,
-                    name,
-                    Some(uid),
-                    Some(gid),
-                    AtFlags::SYMLINK_NOFOLLOW,
-                )?;
+                Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                Err(errno) => return Err(errno),
             }
         }
         Ok(())
@@ -322,13 +325,13 @@ impl Building {
 
     /// Writes a file in place of whatever has its name.
     fn write_file(&self, path: &str, content: &str) -> Result<(), Errno> {
-        let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let above = self.directory(above)?;
-        match unlinkat(&above, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno),
-        }
-        let file = openat(&above, name, FRESH, Mode::from_raw_mode(0o644))?;
+        let file = self.in_parent(path, |above, name| {
+            match unlinkat(above, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno),
+            }
+            openat(above, name, FRESH, Mode::from_raw_mode(0o644))
+        })?;
         let written = std::fs::File::from(file).write_all(content.as_bytes());
         written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }

@@ -5,35 +5,35 @@ use std::path::{Path, PathBuf};
 
 use sandshell_client::types::ImageConfig;
 use sandshell_hub::images;
+use sandshell_isolate::plan::Ids;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
 
-/// A root, and what it says about commands.
-pub(super) struct Image {
-    pub(super) root: PathBuf,
-    pub(super) config: ImageConfig,
-}
-
-/// Finds it, or makes it below the directory of this run.
-pub(super) fn open(path: &Path, directory: &Path) -> Result<Image, Failure> {
+/// The directory of the root, made below that of this run unless it is there, and what the image says
+/// about commands.
+pub(super) fn open(
+    path: &Path,
+    directory: &Path,
+    ids: Ids,
+) -> Result<(PathBuf, ImageConfig), Failure> {
     let failed = |error: &dyn std::fmt::Display| {
         let failure = Failure::usage(format!("cannot use the image {}: {error}", path.display()));
         failure.code(125)
     };
-    // Whoever reads it later stands elsewhere.
-    let root = path.canonicalize().map_err(|error| {
+    // Whoever opens it stands elsewhere.
+    let found = path.canonicalize().map_err(|error| {
         failed(&error).hint("give a directory or a tar file; names are known to a server only")
     })?;
-    if root.is_dir() {
-        let config = ImageConfig::default();
-        return Ok(Image { root, config });
+    if found.is_dir() {
+        return Ok((found, ImageConfig::default()));
     }
-    let file = File::open(&root).map_err(|error| failed(&error))?;
+    let file = File::open(&found).map_err(|error| failed(&error))?;
     let imported = images::import(file, directory, &CancellationToken::new());
-    let imported = imported.map_err(|error| failed(&error))?;
-    Ok(Image {
-        root: directory.join(images::ROOT),
-        config: imported.config,
-    })
+    let mut config = imported.map_err(|error| failed(&error))?.config;
+    if ids == Ids::Own {
+        // There is one user only.
+        config.user = None;
+    }
+    Ok((directory.join(images::ROOT), config))
 }

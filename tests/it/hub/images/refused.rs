@@ -435,7 +435,7 @@ async fn an_import_that_is_broken_off_leaves_nothing() {
     };
     // The hub is killed in the middle, and the next one removes what there is; or it is stopped.
     for end in [Hub::kill_hard, |hub: &mut Hub| {
-        assert!(hub.stop().success())
+        assert!(hub.stop().success());
     }] {
         let (sender, body) = tokio::sync::mpsc::channel::<std::io::Result<Bytes>>(1);
         sender.send(Ok(half())).await.unwrap();

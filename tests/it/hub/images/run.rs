@@ -1,7 +1,8 @@
 //! `sandshell run --image`: the same without a server.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -59,11 +60,7 @@ fn said(output: &Output) -> String {
 fn directories_and_archives_run() {
     let root = root();
     let files = TempDir::with_prefix("sandshell-tar-").unwrap();
-    fs::set_permissions(
-        files.path(),
-        std::os::unix::fs::PermissionsExt::from_mode(0o755),
-    )
-    .unwrap();
+    fs::set_permissions(files.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let put = |name: &str, bytes: Vec<u8>| {
         let path = files.path().join(name);
         fs::write(&path, bytes).unwrap();
@@ -119,11 +116,7 @@ fn directories_and_archives_run() {
 fn nothing_is_left_of_a_killed_run() {
     let root = root();
     let files = TempDir::with_prefix("sandshell-tar-").unwrap();
-    fs::set_permissions(
-        files.path(),
-        std::os::unix::fs::PermissionsExt::from_mode(0o755),
-    )
-    .unwrap();
+    fs::set_permissions(files.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let tar = files.path().join("image.tar");
     fs::write(&tar, export(root.path(), &[])).unwrap();
     at_each_level(|user, dir| {
@@ -142,6 +135,45 @@ fn nothing_is_left_of_a_killed_run() {
         child.wait().unwrap();
         wait_until_gone(&mark, Duration::from_secs(20));
         assert_eq!(alive_with_marker(&mark), Vec::<i32>::new());
+        until_empty(dir);
+    });
+}
+
+#[test]
+fn nothing_is_left_of_a_run_that_was_killed_while_it_unpacked() {
+    at_each_level(|user, dir| {
+        let place = TempDir::with_prefix("sandshell-tar-").unwrap();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let image = place.path().join("image.tar");
+        let open_to_all = rustix::fs::Mode::from_raw_mode(0o666);
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &image,
+            rustix::fs::FileType::Fifo,
+            open_to_all,
+            0,
+        )
+        .unwrap();
+        fs::set_permissions(&image, fs::Permissions::from_mode(0o666)).unwrap();
+        let mut child = run(user, dir, &image, &["true"]).spawn().unwrap();
+        // It waits for the rest, which does not come.
+        let mut writer = fs::File::options().write(true).open(&image).unwrap();
+        let tar = tar_of(&[("a", Item::File("a")), ("b", Item::File("b"))]);
+        writer.write_all(&tar[..1200]).unwrap();
+        let unpacked = || {
+            let own = fs::read_dir(dir).unwrap().next().unwrap().unwrap();
+            own.path().join("root/a").exists()
+        };
+        let began = std::time::Instant::now();
+        while !unpacked() {
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "nothing is unpacked"
+            );
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
         until_empty(dir);
     });
 }
