@@ -1,11 +1,12 @@
 //! How a server on standard input and output begins and ends, and what it leaves: nothing.
 
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use sandshell_testkit::{children_deep, find_binary, wait_for_exit_of};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::Spoken;
@@ -64,6 +65,21 @@ fn killed_it_leaves_nothing_either() {
     spoken.child.kill().unwrap();
     spoken.child.wait().unwrap();
     all_gone(&processes);
+    assert!(files(&spoken).is_empty(), "{:?}", files(&spoken));
+}
+
+/// Whoever pipes requests in gets all answers.
+#[test]
+fn answers_what_was_piped_in_before_its_end() {
+    let mut spoken = Spoken::start();
+    let made = json!({"name": "create_sandbox", "arguments": {"id": "one"}});
+    spoken.begin("tools/call", &made);
+    drop(spoken.input.take());
+    let mut answers = String::new();
+    spoken.output.read_to_string(&mut answers).unwrap();
+    let answer: Value = serde_json::from_str(answers.trim_end()).unwrap();
+    assert_eq!(answer["result"]["isError"], false, "{answer}");
+    assert!(spoken.child.wait().unwrap().success());
     assert!(files(&spoken).is_empty(), "{:?}", files(&spoken));
 }
 
