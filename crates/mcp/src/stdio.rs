@@ -11,6 +11,7 @@ use sandshell_client::Client;
 use tokio::io::{AsyncRead, ReadBuf, Stdin};
 use tokio_util::sync::CancellationToken;
 
+use crate::call::Settings;
 use crate::server::Server;
 
 /// How long calls under way may go on after the input has ended: whoever pipes requests in wants answers,
@@ -27,8 +28,12 @@ pub struct StdioError(String);
 
 /// Serves the tools to whoever is at the other end of our standard input and output, until they close it
 /// or `ended` says so. Then calls under way are cancelled, and what they started is ended.
-pub async fn serve_stdio(hub: Client, ended: CancellationToken) -> Result<(), StdioError> {
-    let server = Server::new(move |_| Ok(hub.clone()));
+pub async fn serve_stdio(
+    hub: Client,
+    settings: Settings,
+    ended: CancellationToken,
+) -> Result<(), StdioError> {
+    let server = Server::new(settings, move |_| Ok(hub.clone()));
     let calls = server.calls().clone();
     let all = ended.child_token();
     let (stdin, stdout) = stdio();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use sandshell_testkit::{children_deep, find_binary, wait_for_exit_of};
+use sandshell_testkit::{UnprivilegedUser, children_deep, find_binary, wait_for_exit_of};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -79,6 +79,39 @@ fn answers_what_was_piped_in_before_its_end() {
     spoken.output.read_to_string(&mut answers).unwrap();
     let answer: Value = serde_json::from_str(answers.trim_end()).unwrap();
     assert_eq!(answer["result"]["isError"], false, "{answer}");
+    assert!(spoken.child.wait().unwrap().success());
+    assert!(files(&spoken).is_empty(), "{:?}", files(&spoken));
+}
+
+/// Where a protection cannot be had, whoever runs the server decides, and the agent is told.
+#[test]
+#[expect(
+    clippy::print_stderr,
+    reason = "nobody may take a skipped check for a passed one"
+)]
+fn an_ordinary_user_chooses_to_do_without() {
+    let Some(user) = UnprivilegedUser::get() else {
+        eprintln!("SKIPPED: only root can become an ordinary user for a test");
+        return;
+    };
+    let refused = Spoken::with(Some(user), &[]).call("create_sandbox", &json!({}));
+    assert_eq!(refused["isError"], true, "{refused}");
+    let error = &refused["structuredContent"]["error"];
+    assert_eq!(error["code"], "isolation_unavailable", "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("--best-effort"));
+    let mut spoken = Spoken::with(Some(user), &["--best-effort"]);
+    let made = spoken.call("create_sandbox", &json!({"id": "one"}));
+    assert_eq!(made["isError"], false, "{made}");
+    let weak = made["structuredContent"]["weak_protections"].to_string();
+    assert!(weak.contains("memory-limit: off"), "{weak}");
+    let text = made["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("weaker than usual"), "{text}");
+    let ran = spoken.call(
+        "run_command",
+        &json!({"sandbox": "one", "command": "id -un"}),
+    );
+    assert_eq!(ran["structuredContent"]["exit_code"], 0, "{ran}");
+    drop(spoken.input.take());
     assert!(spoken.child.wait().unwrap().success());
     assert!(files(&spoken).is_empty(), "{:?}", files(&spoken));
 }
