@@ -8,10 +8,11 @@ mod ends;
 mod over_http;
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use sandshell_testkit::find_binary;
+use sandshell_testkit::{UnprivilegedUser, find_binary};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -92,9 +93,19 @@ struct Spoken {
 
 impl Spoken {
     fn start() -> Self {
+        Self::with(None, &[])
+    }
+
+    fn with(user: Option<UnprivilegedUser>, arguments: &[&str]) -> Self {
         let dir = TempDir::new().unwrap();
-        let mut child = Command::new(find_binary())
+        let mut command = Command::new(find_binary());
+        if let Some(user) = user {
+            user.own(dir.path());
+            command.uid(user.uid).gid(user.gid);
+        }
+        let mut child = command
             .arg("mcp")
+            .args(arguments)
             .env("XDG_STATE_HOME", dir.path())
             .env("XDG_RUNTIME_DIR", dir.path())
             .env_remove("SANDSHELL_URL")

@@ -186,11 +186,13 @@ async def opens_ports(agent):
     await agent("start_process", id="web", command="echo hello > index.html; python3 -m http.server 8123")
     got = await agent("read_output", process_id="web", wait_ms=20000, until_port=8123)
     check(got["waited_for"] == "port" and got["running"], got)
-    got = await agent("expose_port", port=8123)
     if sys.argv[1] == "http":
+        got = await agent("expose_port", port=8123)
         async with httpx2.AsyncClient(follow_redirects=True) as visitor:
             page = await visitor.get(got["url"])
             check((page.status_code, page.text) == (200, "hello\n"), page)
+    else:
+        await agent.refused("expose_port", "no_address", port=8123)
     await agent("kill_process", process_id="web")
 
 

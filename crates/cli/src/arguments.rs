@@ -339,9 +339,14 @@ pub(crate) struct ServeArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct McpArguments {
     #[command(subcommand)]
     pub(crate) command: Option<McpCommand>,
+
+    /// Make sandboxes also where a protection cannot be had; the agent is told which.
+    #[arg(long)]
+    pub(crate) best_effort: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -8,6 +8,7 @@ mod snippet;
 
 use std::process::ExitCode;
 
+use sandshell_mcp::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -20,11 +21,11 @@ pub(crate) fn run(arguments: McpArguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         Some(McpCommand::Config { client, url }) => snippet::print(client, url.as_deref()),
         Some(McpCommand::Tools) => crate::print(&format!("{:#}", sandshell_mcp::tools_json())),
-        None => serve(),
+        None => serve(arguments.best_effort),
     }
 }
 
-fn serve() -> Result<ExitCode, Failure> {
+fn serve(best_effort: bool) -> Result<ExitCode, Failure> {
     logs::start(false);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -32,7 +33,7 @@ fn serve() -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::ours(&error))?;
     let served = runtime.block_on(async {
         let hub = Hub::find().await?;
-        let served = attend(&hub).await;
+        let served = attend(&hub, best_effort).await;
         hub.end();
         served
     });
@@ -41,12 +42,16 @@ fn serve() -> Result<ExitCode, Failure> {
     served.map(|()| ExitCode::SUCCESS)
 }
 
-async fn attend(hub: &Hub) -> Result<(), Failure> {
+async fn attend(hub: &Hub, best_effort: bool) -> Result<(), Failure> {
     let failed = |error| Failure::ours(&error);
     let mut interrupts = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut ends = signal(SignalKind::terminate()).map_err(failed)?;
     let ended = CancellationToken::new();
-    let serving = sandshell_mcp::serve_stdio(hub.client().clone(), ended.clone());
+    let settings = Settings {
+        best_effort,
+        has_address: hub.has_address(),
+    };
+    let serving = sandshell_mcp::serve_stdio(hub.client().clone(), settings, ended.clone());
     let told = async {
         tokio::select! {
             _ = interrupts.recv() => {}

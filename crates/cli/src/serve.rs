@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use rustix::process::{Resource, Signal, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Signal, getrlimit, setrlimit};
 use sandshell_agent::Listen;
 use sandshell_hub::{HubOptions, ServeError, Started};
 
@@ -60,7 +60,7 @@ impl Passing {
         let told = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
         told.map_err(|error| Failure::ours(&std::io::Error::from(error)))?;
         // It may have gone before it could be told of.
-        if rustix::process::getppid().map(|pid| pid.as_raw_pid()) == Some(parent) {
+        if rustix::process::getppid().map(Pid::as_raw_pid) == Some(parent) {
             Ok(Self { state_dir })
         } else {
             Err(Failure::usage("the process to end with is not our parent"))

@@ -18,10 +18,20 @@ const BETWEEN: Duration = Duration::from_millis(250);
 /// Longest message of progress, in characters.
 const LINE: usize = 200;
 
+/// What whoever runs the server has settled, and no model can change.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Whether sandboxes are made that lack a protection which cannot be had here.
+    pub best_effort: bool,
+    /// Whether the hub has an address that a browser can reach.
+    pub has_address: bool,
+}
+
 /// A call under way.
 pub(crate) struct Call {
     /// The hub, with the rights of whoever calls.
     pub(crate) hub: Client,
+    pub(crate) settings: Settings,
     pub(crate) cancelled: CancellationToken,
     pub(crate) progress: Option<Progress>,
 }

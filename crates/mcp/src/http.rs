@@ -17,6 +17,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use sandshell_client::Client;
 use tokio_util::sync::CancellationToken;
 
+use crate::call::Settings;
 use crate::refusal::Refusal;
 use crate::server::Server;
 
@@ -34,7 +35,11 @@ impl HttpService {
         client_of: impl Fn(&Parts) -> Option<Client> + Send + Sync + 'static,
         ended: CancellationToken,
     ) -> Self {
-        let server = Server::new(move |context| {
+        let settings = Settings {
+            best_effort: false,
+            has_address: true,
+        };
+        let server = Server::new(settings, move |context| {
             let parts = context.extensions.get::<Parts>();
             parts
                 .and_then(&client_of)

@@ -33,6 +33,7 @@ mod stdio;
 mod tool;
 mod tools;
 
+pub use call::Settings;
 pub use http::HttpService;
 pub use server::tools_json;
 pub use stdio::{StdioError, serve_stdio};

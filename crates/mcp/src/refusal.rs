@@ -39,6 +39,19 @@ impl Refusal {
         }
     }
 
+    /// The hub is reached by a socket, which browsers cannot open.
+    pub(crate) fn no_address() -> Self {
+        Self {
+            code: "no_address",
+            detail: "this hub has no address: it listens on a private socket".to_owned(),
+            hint: Some(
+                "In the sandbox, curl localhost:PORT works. For a browser, ask the user to run \
+                 `sandshell serve` and to start this server again."
+                    .to_owned(),
+            ),
+        }
+    }
+
     /// Too much at a time.
     pub(crate) fn busy(most: usize) -> Self {
         Self {
@@ -86,6 +99,9 @@ fn hint_for(code: &str) -> Option<&'static str> {
         "file_not_found" => "list_files shows what is in a directory.",
         "port_not_found" => {
             "Start a server with start_process, then read_output with until_port waits for it."
+        }
+        "isolation_unavailable" => {
+            "Ask the user: `sandshell doctor` shows what is missing, and `sandshell mcp --best-effort` does without it."
         }
         "stdin_closed" => "Start the process with start_process and stdin_open.",
         _ => return None,

@@ -14,7 +14,7 @@ use sandshell_client::Client;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use crate::call::{Call, Progress};
+use crate::call::{Call, Progress, Settings};
 use crate::refusal::Refusal;
 use crate::tools;
 
@@ -36,6 +36,7 @@ pub(crate) type ClientOf =
 #[derive(Clone)]
 pub(crate) struct Server {
     client_of: Arc<ClientOf>,
+    settings: Settings,
     slots: Arc<Semaphore>,
     /// Calls under way, so that an end can wait for what they still have to tidy up.
     calls: TaskTracker,
@@ -43,6 +44,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(
+        settings: Settings,
         client_of: impl Fn(&RequestContext<RoleServer>) -> Result<Client, Refusal>
         + Send
         + Sync
@@ -50,6 +52,7 @@ impl Server {
     ) -> Self {
         Self {
             client_of: Arc::new(client_of),
+            settings,
             slots: Arc::new(Semaphore::new(CALLS)),
             calls: TaskTracker::new(),
         }
@@ -78,6 +81,7 @@ impl Server {
             let token = context.meta.get_progress_token();
             let call = Call {
                 hub,
+                settings: self.settings,
                 progress: token.map(|token| Progress::new(context.peer.clone(), token)),
                 cancelled: context.ct.clone(),
             };

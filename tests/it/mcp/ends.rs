@@ -1,11 +1,12 @@
 //! How a server on standard input and output begins and ends, and what it leaves: nothing.
 
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use sandshell_testkit::{children_deep, find_binary, wait_for_exit_of};
-use serde_json::json;
+use sandshell_testkit::{UnprivilegedUser, children_deep, find_binary, wait_for_exit_of};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::Spoken;
@@ -64,6 +65,54 @@ fn killed_it_leaves_nothing_either() {
     spoken.child.kill().unwrap();
     spoken.child.wait().unwrap();
     all_gone(&processes);
+    assert!(files(&spoken).is_empty(), "{:?}", files(&spoken));
+}
+
+/// Whoever pipes requests in gets all answers.
+#[test]
+fn answers_what_was_piped_in_before_its_end() {
+    let mut spoken = Spoken::start();
+    let made = json!({"name": "create_sandbox", "arguments": {"id": "one"}});
+    spoken.begin("tools/call", &made);
+    drop(spoken.input.take());
+    let mut answers = String::new();
+    spoken.output.read_to_string(&mut answers).unwrap();
+    let answer: Value = serde_json::from_str(answers.trim_end()).unwrap();
+    assert_eq!(answer["result"]["isError"], false, "{answer}");
+    assert!(spoken.child.wait().unwrap().success());
+    assert!(files(&spoken).is_empty(), "{:?}", files(&spoken));
+}
+
+/// Where a protection cannot be had, whoever runs the server decides, and the agent is told.
+#[test]
+#[expect(
+    clippy::print_stderr,
+    reason = "nobody may take a skipped check for a passed one"
+)]
+fn an_ordinary_user_chooses_to_do_without() {
+    let Some(user) = UnprivilegedUser::get() else {
+        eprintln!("SKIPPED: only root can become an ordinary user for a test");
+        return;
+    };
+    let refused = Spoken::with(Some(user), &[]).call("create_sandbox", &json!({}));
+    assert_eq!(refused["isError"], true, "{refused}");
+    let error = &refused["structuredContent"]["error"];
+    assert_eq!(error["code"], "isolation_unavailable", "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("--best-effort"));
+    let mut spoken = Spoken::with(Some(user), &["--best-effort"]);
+    let made = spoken.call("create_sandbox", &json!({"id": "one"}));
+    assert_eq!(made["isError"], false, "{made}");
+    let weak = made["structuredContent"]["weak_protections"].to_string();
+    assert!(weak.contains("memory-limit: off"), "{weak}");
+    let text = made["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("weaker than usual"), "{text}");
+    let ran = spoken.call(
+        "run_command",
+        &json!({"sandbox": "one", "command": "id -un"}),
+    );
+    assert_eq!(ran["structuredContent"]["exit_code"], 0, "{ran}");
+    drop(spoken.input.take());
+    assert!(spoken.child.wait().unwrap().success());
     assert!(files(&spoken).is_empty(), "{:?}", files(&spoken));
 }
 

@@ -34,6 +34,8 @@ const UNAUTHORIZED: u8 = 4;
 #[derive(Debug)]
 pub(crate) struct Hub {
     client: Client,
+    /// Whether a browser reaches it.
+    has_address: bool,
     own: Option<Child>,
 }
 
@@ -43,18 +45,30 @@ impl Hub {
         if let Some(url) = variable("SANDSHELL_URL") {
             let client = client_of(&url, token.as_deref())?;
             return match check(&client).await {
-                Ok(()) => Ok(Self { client, own: None }),
+                Ok(()) => Ok(Self {
+                    client,
+                    has_address: url.starts_with("http"),
+                    own: None,
+                }),
                 Err(error) => Err(unusable(&url, &error)),
             };
         }
         if let Some(client) = usual(token).await? {
-            return Ok(Self { client, own: None });
+            return Ok(Self {
+                client,
+                has_address: true,
+                own: None,
+            });
         }
         Self::start()
     }
 
     pub(crate) fn client(&self) -> &Client {
         &self.client
+    }
+
+    pub(crate) fn has_address(&self) -> bool {
+        self.has_address
     }
 
     /// Starts a hub of our own and waits until it answers.
@@ -107,6 +121,7 @@ impl Hub {
         }
         Ok(Self {
             client: client_of(url.trim_end(), None)?,
+            has_address: false,
             own: Some(child),
         })
     }

@@ -27,7 +27,7 @@ const GRACE_MS: u64 = 1000;
 /// What became of a command.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Outcome {
-    /// Whether it still runs. Then read_output reads on and waits, by the ids below.
+    /// Whether it still runs. Then `read_output` reads on and waits, by the ids below.
     running: bool,
     /// Its exit code; 128 + n when signal n ended it. Absent while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,13 +41,13 @@ pub(super) struct Outcome {
     out_of_memory: bool,
     stdout: Stream,
     stderr: Stream,
-    /// The id of its process, for read_output and kill_process.
+    /// The id of its process, for `read_output` and `kill_process`.
     #[serde(skip_serializing_if = "Option::is_none")]
     process_id: Option<String>,
     /// The session it ran in.
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<String>,
-    /// Its id in the session, for read_output.
+    /// Its id in the session, for `read_output`.
     #[serde(skip_serializing_if = "Option::is_none")]
     command_id: Option<String>,
     /// The session's working directory after it.
@@ -77,7 +77,7 @@ impl Outcome {
         }
     }
 
-    /// How read_output is told which output is meant.
+    /// How `read_output` is told which output is meant.
     fn source(&self) -> String {
         match (&self.process_id, &self.session, &self.command_id) {
             (Some(id), ..) => format!("process_id={id}"),
@@ -140,7 +140,7 @@ pub(super) struct RunCommand {
     /// Text for the standard input, which then ends.
     stdin: Option<String>,
     /// How long to wait for its end; 30000 by default, 600000 at most. What still runs then goes on, and
-    /// the answer has its process_id.
+    /// the answer has its `process_id`.
     wait_ms: Option<u64>,
     /// End it after this long. Never by default.
     timeout_ms: Option<u64>,
@@ -263,7 +263,7 @@ pub(super) struct RunInSession {
     /// Text for the standard input, which then ends.
     stdin: Option<String>,
     /// How long to wait for its end; 30000 by default, 600000 at most. What still runs then goes on, and
-    /// the answer has its command_id.
+    /// the answer has its `command_id`.
     wait_ms: Option<u64>,
     /// Interrupt it after this long; the session keeps its state. Never by default.
     timeout_ms: Option<u64>,
@@ -355,13 +355,11 @@ async fn finished(
     let source = Source::Command(session.clone(), result.command_id.clone());
     let part = async |stream, data: &str, encoding, omitted: u64| {
         let bytes = sandshell_types::Encoded::decode(data, encoding).unwrap_or_default();
-        match omitted {
-            0 => Ok(Stream::whole(bytes)),
-            _ => {
-                let total = bytes.len() as u64 + omitted;
-                source.excerpt(sandbox, stream, total, most).await
-            }
+        if omitted == 0 {
+            return Ok(Stream::whole(bytes));
         }
+        let total = bytes.len() as u64 + omitted;
+        source.excerpt(sandbox, stream, total, most).await
     };
     let omitted = result.truncated;
     let (out, err) = omitted.map_or((0, 0), |some| (some.stdout_bytes, some.stderr_bytes));

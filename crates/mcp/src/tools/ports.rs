@@ -42,6 +42,9 @@ impl Tool for ExposePort {
 
     async fn run(self, call: &Call) -> Result<Exposed, Refusal> {
         let sandbox = call.sandbox(&self.sandbox)?;
+        if !call.settings.has_address {
+            return Err(Refusal::no_address());
+        }
         let exposed = sandbox.expose_port(self.port).await?;
         Ok(Exposed {
             port: exposed.port,

@@ -33,7 +33,7 @@ pub(super) struct StartProcess {
     env: BTreeMap<String, String>,
     /// Start with the directory, variables and functions of this session.
     session: Option<String>,
-    /// Keep the standard input open, for send_input.
+    /// Keep the standard input open, for `send_input`.
     #[serde(default)]
     stdin_open: bool,
 }
@@ -41,7 +41,7 @@ pub(super) struct StartProcess {
 /// A process that was started.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Started {
-    /// Its id, for read_output, send_input and kill_process.
+    /// Its id, for `read_output`, `send_input` and `kill_process`.
     process_id: String,
     /// Whether it runs.
     running: bool,
@@ -98,7 +98,7 @@ pub(super) struct ReadOutput {
     process_id: Option<String>,
     /// The session of the command.
     session: Option<String>,
-    /// The command's id, as run_in_session gave it.
+    /// The command's id, as `run_in_session` gave it.
     command_id: Option<String>,
     /// First byte of stdout to read; 0 by default, else the `next_offset` of the answer before.
     #[serde(default)]

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use sandshell_client::{Page, SandboxFilter};
 use sandshell_types::{
-    NetworkMode, NetworkSpec, ProtectionStatus, SandboxLimits, SandboxRecord, SandboxSpec,
+    IsolationPolicy, IsolationSpec, NetworkMode, NetworkSpec, ProtectionStatus, SandboxLimits,
+    SandboxRecord, SandboxSpec,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -65,6 +66,10 @@ impl Answer for Sandbox {
         if !self.allow_hosts.is_empty() {
             text.push_str("; it may reach ");
             text.push_str(&self.allow_hosts.join(", "));
+        }
+        if !self.weak_protections.is_empty() {
+            text.push_str("\nweaker than usual: ");
+            text.push_str(&self.weak_protections.join("; "));
         }
         text
     }
@@ -127,6 +132,10 @@ impl Tool for CreateSandbox {
             network: (!self.allow_hosts.is_empty()).then_some(NetworkSpec {
                 mode: NetworkMode::Allow,
                 allow: self.allow_hosts,
+            }),
+            isolation: call.settings.best_effort.then(|| IsolationSpec {
+                policy: IsolationPolicy::BestEffort,
+                ..IsolationSpec::default()
             }),
             idle_timeout_ms: self.idle_timeout_ms,
             ..SandboxSpec::default()
