@@ -3,6 +3,7 @@
 mod commands;
 mod copying;
 mod json;
+mod looking;
 mod mistakes;
 mod running;
 mod settings;

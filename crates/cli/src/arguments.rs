@@ -500,6 +500,23 @@ mod tests {
     }
 
     #[test]
+    fn no_argument_is_taken_for_a_flag_of_all() {
+        fn check(command: &clap::Command) {
+            for flag in ["hub", "url", "token-file", "json", "quiet", "color"] {
+                let id = flag.replace('-', "_");
+                for argument in command.get_arguments().filter(|a| *a.get_id() == *id) {
+                    let name = command.get_name();
+                    assert_eq!(argument.get_long(), Some(flag), "{id} of {name} is another");
+                }
+            }
+            command.get_subcommands().for_each(check);
+        }
+        let mut root = Arguments::command();
+        root.build();
+        check(&root);
+    }
+
+    #[test]
     fn every_example_is_taken() {
         fn check(command: &clap::Command) {
             let text = command.get_before_help().map(ToString::to_string);

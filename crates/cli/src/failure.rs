@@ -167,9 +167,9 @@ impl Failure {
 
     fn text(&self, paint: Paint) -> String {
         // Writing to a string cannot fail.
-        let mut text = format!("{} {}\n", paint.bad("error:"), self.what);
+        let mut text = format!("{} {}\n", paint.bad("error:"), harmless(&self.what));
         for cause in &self.causes {
-            let _ = writeln!(text, "  cause: {cause}");
+            let _ = writeln!(text, "  cause: {}", harmless(cause));
         }
         if let Some(problem) = &self.problem
             && problem.status >= 500
@@ -178,7 +178,7 @@ impl Failure {
             let _ = writeln!(text, "  request id: {}", problem.request_id);
         }
         if let Some(hint) = &self.hint {
-            let _ = writeln!(text, "\n{} {hint}", paint.note("hint:"));
+            let _ = writeln!(text, "\n{} {}", paint.note("hint:"), harmless(hint));
         }
         text
     }
@@ -239,6 +239,19 @@ impl From<Problem> for Failure {
         failure.problem = Some(Box::new(problem));
         failure
     }
+}
+
+/// A text in which a sandbox may have had its say: it moves no cursor and sets no title.
+fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => shown.push(c),
+            c if c.is_control() => shown.extend(c.escape_default()),
+            c => shown.push(c),
+        }
+    }
+    shown
 }
 
 /// What to type next. The API's own hints name routes.
@@ -309,6 +322,15 @@ mod tests {
             "error: inner\n\nhint: try again\n"
         );
         assert_eq!(Failure::usage("no").text(Paint::NONE), "error: no\n");
+    }
+
+    #[test]
+    fn what_a_sandbox_wrote_does_nothing_to_the_terminal() {
+        let told = Failure::failed("no \x1b]0;title\x07 \u{9b}2J here\n  there").text(Paint::NONE);
+        assert_eq!(
+            told,
+            "error: no \\u{1b}]0;title\\u{7} \\u{9b}2J here\n  there\n"
+        );
     }
 
     #[test]

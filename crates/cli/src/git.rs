@@ -99,7 +99,7 @@ enum GitCommand {
     Clone {
         /// Where from.
         #[arg(value_name = "URL")]
-        url: String,
+        from: String,
         /// Where to: SANDBOX:PATH, or PATH [default: the last name of the URL].
         #[arg(value_name = "PLACE")]
         place: Option<Place>,
@@ -282,7 +282,7 @@ async fn act(hub: &Hub, command: GitCommand) -> Result<(), Failure> {
     };
     match command {
         GitCommand::Clone {
-            url,
+            from,
             place,
             branch,
             depth,
@@ -293,7 +293,7 @@ async fn act(hub: &Hub, command: GitCommand) -> Result<(), Failure> {
             let named = place.as_ref().and_then(|place| place.sandbox.as_deref());
             let sandbox = hub.sandbox(named).await?;
             let request = GitCloneRequest {
-                url,
+                url: from,
                 branch,
                 depth,
                 auth,

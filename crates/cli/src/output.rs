@@ -98,7 +98,7 @@ impl Output {
         let wide = sides.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let mut text = String::new();
         for (name, value) in sides.iter().filter(|(_, value)| !value.is_empty()) {
-            text.push_str(&format!("{name:wide$}  {value}\n"));
+            text.push_str(&format!("{name:wide$}  {}\n", one_line(value)));
         }
         self.bytes(text.as_bytes())
     }
