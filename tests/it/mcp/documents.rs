@@ -82,16 +82,16 @@ fn the_reference_has_each_tool_with_its_arguments() {
             .as_object()
             .unwrap()
             .keys()
-            .map(|key| match needed.contains(&key.as_str()) {
-                true => format!("`{key}`"),
-                false => format!("`{key}?`"),
+            .map(|key| {
+                let optional = !needed.contains(&key.as_str());
+                format!("`{key}{}`", if optional { "?" } else { "" })
             })
             .collect();
         arguments.sort_by_key(|argument| argument.contains('?'));
-        let arguments = match arguments.is_empty() {
-            true => "–".to_owned(),
-            false => arguments.join(", "),
-        };
+        if arguments.is_empty() {
+            arguments.push("–".to_owned());
+        }
+        let arguments = arguments.join(", ");
         let hints = &tool["annotations"];
         let effect = match (&hints["readOnlyHint"], &hints["destructiveHint"]) {
             (Value::Bool(true), _) => "reads",

@@ -157,3 +157,49 @@ async fn the_rate_of_a_token_holds_for_tools() {
     }
     assert!(refused > 0);
 }
+
+/// A call under way is a stream that is open; it does not hold the hub up.
+#[tokio::test]
+async fn a_hub_that_is_told_to_end_does_not_wait_for_calls() {
+    let mut hub = Hub::start();
+    let client = hub.client();
+    let spec = SandboxSpec {
+        id: Some("one".parse().unwrap()),
+        ..SandboxSpec::default()
+    };
+    in_time(client.create_sandbox(&spec)).await.unwrap();
+    let command = "echo > /tmp/up; sleep 300";
+    let call = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+            "name": "run_command",
+            "arguments": {"sandbox": "one", "command": command, "wait_ms": 200_000},
+        },
+    });
+    let headers: HeaderMap = [
+        (http::header::CONTENT_TYPE, "application/json"),
+        (http::header::ACCEPT, "application/json, text/event-stream"),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name, value.parse().unwrap()))
+    .collect();
+    let caller = hub.client();
+    let calling = tokio::spawn(async move {
+        let sent = caller.raw(Method::POST, "/mcp", &headers, call.to_string());
+        sent.await.map(drop)
+    });
+    let one = client.sandbox(&"one".parse().unwrap());
+    crate::calls::exec(&one, "until [ -e /tmp/up ]; do sleep 0.05; done").await;
+    let began = std::time::Instant::now();
+    let (hub, status) = tokio::task::spawn_blocking(move || {
+        let status = hub.stop();
+        (hub, status)
+    })
+    .await
+    .unwrap();
+    assert!(status.success());
+    // Half of what answers are given to end.
+    let took = began.elapsed();
+    assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+    let _ = in_time(calling).await.unwrap();
+    drop(hub);
+}
