@@ -17,7 +17,7 @@ help:
 	@echo 'make check   format, lints and unit tests; for every save'
 	@echo 'make attack  a minute of file calls beside a program that swaps links under them'
 	@echo 'make bench   the floor and us in one run: table and JSON (ARGS=--quick)'
-	@echo 'make gen     write openapi/*-v1.json anew'
+	@echo 'make gen     write openapi/*.json anew'
 	@echo 'make tools   install cargo-nextest and cargo-deny (slow, once)'
 	@echo 'make clean   remove what was built and the state of make run'
 
@@ -61,7 +61,9 @@ gen:
 	@mv openapi/agent-v1.json.new openapi/agent-v1.json
 	@$(or $(SANDSHELL_BIN),$(TARGET)/tested/sandshell) openapi --hub > openapi/hub-v1.json.new
 	@mv openapi/hub-v1.json.new openapi/hub-v1.json
-	@echo 'openapi/agent-v1.json and openapi/hub-v1.json are up to date.'
+	@$(or $(SANDSHELL_BIN),$(TARGET)/tested/sandshell) mcp tools > openapi/mcp-tools.json.new
+	@mv openapi/mcp-tools.json.new openapi/mcp-tools.json
+	@echo 'openapi/agent-v1.json, openapi/hub-v1.json and openapi/mcp-tools.json are up to date.'
 
 tools:
 	$(CARGO) install --locked cargo-nextest cargo-deny

@@ -1,11 +1,11 @@
 //! What the hub adds to a request.
 //!
-//! The same requests go to an agent of its own and through a hub to a sandbox, both over TCP with a
-//! token, in turn: one of each at a time, so that both see the same machine.
+//! The same requests go to a sandbox's agent by its own socket and through the hub, in turn: one of
+//! each at a time, so that both see the same sandbox on the same machine.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use sandshell_client::Client;
-use sandshell_testkit::{Agent, Hub};
+use sandshell_testkit::Hub;
 use sandshell_types::SandboxSpec;
 
 use crate::exec::shell;
@@ -24,10 +24,11 @@ const PING: [&str; 2] = [
 ];
 
 pub(crate) async fn run(report: &mut Report, count: usize) -> Result<()> {
-    let (agent, hub) = (Agent::start(), Hub::start());
+    let hub = Hub::start();
     let client = hub.client();
     let made = client.create_sandbox(&SandboxSpec::default()).await?;
-    let ways = [agent.client(), client.sandbox(&made.id)];
+    let agent = agent_of_the_only_one(&hub)?;
+    let ways = [agent, client.sandbox(&made.id)];
     let mut added = Vec::new();
     for _ in 0..RUNS {
         let [own, through] = in_turn(&ways, count, async |way| exec(way).await).await?;
@@ -44,6 +45,14 @@ pub(crate) async fn run(report: &mut Report, count: usize) -> Result<()> {
     }
     report.at_most("hub: added to an exec, p50 in ms", median(&added), BAR);
     Ok(())
+}
+
+/// The agent of the one sandbox there is, by its own socket.
+fn agent_of_the_only_one(hub: &Hub) -> Result<Client> {
+    let mut sandboxes = std::fs::read_dir(hub.state_dir().join("sandboxes"))?;
+    let found = sandboxes.next().context("no sandbox is there")??;
+    let socket = found.path().join("agent.sock");
+    Ok(Client::new(&format!("unix:{}", socket.display()), None)?)
 }
 
 pub(crate) async fn exec(way: &Client) -> Result<()> {

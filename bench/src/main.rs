@@ -12,6 +12,7 @@
 )]
 
 mod backup;
+mod command_line;
 mod contexts;
 mod exec;
 mod files;
@@ -53,6 +54,7 @@ const SECTIONS: &[&str] = &[
     "hub",
     "sandboxes",
     "neighbour",
+    "cli",
     "contexts",
     "files",
     "backup",
@@ -202,6 +204,9 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("neighbour") {
         neighbour::run(report, options.count(200)).await?;
+    }
+    if options.wants("cli") {
+        command_line::run(report, options.count(200)).await?;
     }
     if options.wants("contexts") {
         let agent = Agent::start();

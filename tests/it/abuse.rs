@@ -6,7 +6,9 @@
 //! sockets, shared memory) are the test's own.
 
 mod bait;
+mod container;
 mod places;
+mod private;
 mod reports;
 
 use std::collections::BTreeMap;

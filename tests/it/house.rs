@@ -10,7 +10,7 @@ mod sources;
 use std::path::{Path, PathBuf};
 
 /// The root of the workspace.
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("tests/ is in the workspace")

@@ -3,6 +3,7 @@
 mod bad_input;
 mod bombs;
 mod idle;
+mod images;
 mod leftovers;
 mod lifecycle;
 mod limits;

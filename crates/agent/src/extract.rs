@@ -141,7 +141,7 @@ async fn read(mut body: Body) -> Result<Bytes, ApiError> {
 
 /// Reads on without keeping anything, for a while: a client that is still sending would take a
 /// connection closed under it for a failure and never see the answer.
-pub(crate) async fn discard(mut body: Body) {
+pub async fn discard(mut body: Body) {
     let reading = async {
         let mut read = 0;
         while read < DISCARD_LIMIT
@@ -162,7 +162,7 @@ fn within_limit(body: Bytes) -> Result<Bytes, ApiError> {
 }
 
 /// The next piece of a body; trailers and empty pieces are passed over.
-pub(crate) async fn next_data(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
+pub async fn next_data(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             ApiError::new(

@@ -56,7 +56,7 @@ use sandshell_files::Backups;
 use sandshell_files::watch::Watches;
 use sandshell_isolate::InitHandle;
 use sandshell_isolate::stage::{Outcome, Seat};
-use sandshell_types::Happening;
+use sandshell_types::{Happening, Protection, ProtectionStatus};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -78,7 +78,7 @@ pub mod parts {
     pub use crate::auth::OPEN;
     pub use crate::browsers::{Browsers, Caller, is_websocket, take_parameter};
     pub use crate::edge::{IDEMPOTENCY_KEY, REPLAYED, render_problem, text_of, valid_key};
-    pub use crate::extract::{Json, OptionalJson, Path, Query};
+    pub use crate::extract::{Json, OptionalJson, Path, Query, discard, next_data};
     pub use crate::idempotency::{BodyDigest, CAPACITY, Claim, KEY_MAX, Keys, Ticket, digest_of};
     pub use crate::listen::{Connection, Listener};
     pub use crate::metrics::{Exposition, Metrics, Open};
@@ -283,6 +283,8 @@ pub(crate) struct Agent {
     pub(crate) watches: Watches,
     pub(crate) contexts: Contexts,
     pub(crate) backups: Backups,
+    /// What became of each layer of isolation.
+    pub(crate) protections: Vec<Protection>,
     /// Cancelled when the agent ends; every long stream ends with it.
     pub(crate) shutdown: CancellationToken,
     /// Connections that were upgraded; they end on the same token.
@@ -334,9 +336,9 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
         state_dir,
         liveness,
         report,
-        protections,
         settings,
     } = seat;
+    let protections = init.protections.clone();
     let settings: Settings = serde_json::from_value(settings).map_err(AgentError::Settings)?;
     let listen = Listen::Unix(PathBuf::new());
     let listener = Listener::given(socket).map_err(|source| AgentError::Listen {
@@ -392,10 +394,11 @@ async fn serve_on(
     listener: Listener,
     opening: Option<Opening>,
     options: &AgentOptions,
-    init: InitHandle,
+    mut init: InitHandle,
     surroundings: Surroundings,
     announce: impl FnOnce(&Started) -> Result<(), AgentError>,
 ) -> Result<i32, AgentError> {
+    let protections = std::mem::take(&mut init.protections);
     let state_dir = StateDir::open(&options.state_dir, "agent")?;
     state_dir.clear()?;
     let address = listener.address().map_err(|source| AgentError::Listen {
@@ -437,6 +440,7 @@ async fn serve_on(
         upgraded: TaskTracker::new(),
         contexts: contexts.clone(),
         backups: backups.map_err(AgentError::Backups)?,
+        protections,
     });
     let browsers = Browsers::new(&address, options.cors_origins.clone(), &options.allow_hosts);
     let edge = Edge::new(
@@ -507,7 +511,11 @@ async fn run(
             })
         };
     ready()?;
-    agent.executor.events().publish(Happening::Ready {});
+    let off = |protection: &&Protection| protection.status == ProtectionStatus::Off;
+    let off = agent.protections.iter().filter(off);
+    agent.executor.events().publish(Happening::Ready {
+        protections_off: off.map(|protection| protection.name).collect(),
+    });
     let mut sweep = tokio::time::interval(KEY_SWEEP);
     let sweeping = async {
         loop {

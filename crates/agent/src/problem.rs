@@ -228,6 +228,8 @@ impl From<ExecError> for ApiError {
                     .pointer("/shell")
                     .hint("Leave `shell` out for bash, or give the full path of a shell.")
             }
+            ExecError::NoShell => Self::new(Code::ProgramNotFound, error.to_string())
+                .hint("Give the program and its arguments as `argv`, or use an image with a shell."),
             ExecError::ShellNotUsable { shell, reason } => Self::new(
                 Code::ProgramNotExecutable,
                 format!("{shell:?} cannot be used as a shell: {reason}"),

@@ -12,8 +12,9 @@ use sandshell_agent::{
 };
 use sandshell_isolate::LaunchOptions;
 use sandshell_isolate::launch::launch;
+use sandshell_types::{Layer, Protection, ProtectionStatus};
 
-use crate::arguments::{AgentArguments, Part};
+use crate::arguments::{AgentArguments, Isolation, Part};
 use crate::failure::Failure;
 use crate::logs;
 
@@ -30,6 +31,8 @@ pub(crate) fn run(arguments: AgentArguments) -> Result<ExitCode, Failure> {
         without_pid_namespace: without(Part::PidNamespace),
         without_cgroup: without(Part::Cgroup),
         without_clone3: without(Part::Clone3),
+        without_hardening: arguments.isolation == Isolation::Off,
+        user: arguments.user.as_deref().and_then(uid_of),
     })
     .map_err(|error| Failure::ours(&error))?;
     logs::start(arguments.json_logs);
@@ -44,6 +47,7 @@ pub(crate) fn run(arguments: AgentArguments) -> Result<ExitCode, Failure> {
             tracing::info!(reason, "no {part} for commands");
         }
     }
+    check(arguments.isolation, &init.protections)?;
     let supervising = !arguments.command.is_empty();
     let token_file = arguments.token_file.clone();
     let options = options(arguments);
@@ -62,6 +66,54 @@ pub(crate) fn run(arguments: AgentArguments) -> Result<ExitCode, Failure> {
         Ok(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(125))),
         Err(error) => Err(failure(&error)),
     }
+}
+
+/// What an agent can build by itself, whatever the place.
+const UNAIDED: &[Layer] = &[
+    Layer::NoNewPrivs,
+    Layer::LandlockFs,
+    Layer::LandlockScope,
+    Layer::Seccomp,
+];
+
+/// Says what is off, and fails where that was not to be.
+fn check(isolation: Isolation, protections: &[Protection]) -> Result<(), Failure> {
+    let off = |protection: &&Protection| protection.status == ProtectionStatus::Off;
+    let off: Vec<&Protection> = protections.iter().filter(off).collect();
+    let names: Vec<&str> = off.iter().map(|found| found.name.name()).collect();
+    tracing::info!(off = names.join(", "), "protections");
+    if isolation != Isolation::Strict {
+        return Ok(());
+    }
+    let missing: Vec<String> = off
+        .iter()
+        .filter(|found| UNAIDED.contains(&found.name))
+        .map(|found| {
+            let reason = found.reason.as_deref().unwrap_or("no reason is known");
+            format!("{} ({reason})", found.name.name())
+        })
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let text = format!("commands would lack {}", missing.join(", "));
+    Err(Failure::usage(text)
+        .code(125)
+        .hint("choose --isolation best_effort and do without"))
+}
+
+/// The number of a user, by number or by name. One that is not there is refused later, by name.
+fn uid_of(user: &str) -> Option<u32> {
+    if let Ok(uid) = user.parse() {
+        return Some(uid);
+    }
+    let table = std::fs::read_to_string("/etc/passwd").ok()?;
+    table.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        let uid = fields.nth(1)?;
+        (name == user).then(|| uid.parse().ok())?
+    })
 }
 
 fn options(arguments: AgentArguments) -> AgentOptions {

@@ -1,52 +1,44 @@
-//! The command line: every flag with its help.
+//! The command line: every command, and the flags of those that keep sandboxes. The flags of those that talk
+//! to a hub stand with their code.
 
+#[cfg(target_os = "linux")]
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+#[cfg(target_os = "linux")]
+use clap::{Args, ValueEnum};
+use clap::{Parser, Subcommand};
+#[cfg(target_os = "linux")]
 use sandshell_agent::{Listen, Origin};
+#[cfg(target_os = "linux")]
 use sandshell_hub::PreviewDomain;
 
+use crate::connection::Asking;
+#[cfg(target_os = "linux")]
 use crate::run::bounds::Bounds;
+
+/// What a help opens with.
+macro_rules! examples {
+    ($first:literal, $second:literal) => {
+        concat!(
+            "Examples:\n  sandshell ",
+            $first,
+            "\n  sandshell ",
+            $second,
+            "\n"
+        )
+    };
+}
+pub(crate) use examples;
 
 const EXAMPLES: &str = "\
 Examples:
-  sandshell serve                          keep sandboxes, and serve them on 127.0.0.1:4020
-  sandshell agent                          serve one sandbox on 127.0.0.1:3000
-";
-
-const AGENT_EXAMPLES: &str = "\
-Examples:
-  sandshell agent --listen 127.0.0.1:0 --ready-file /tmp/ready
-  sandshell agent --token-file /run/token --listen 0.0.0.0:3000 -- python3 -m http.server
-";
-
-const RUN_EXAMPLES: &str = "\
-Examples:
-  sandshell run -- python3 -c 'print(6 * 7)'
-  sandshell run --memory 512M --timeout 30s --allow pypi.org -- bash < script.sh
-";
-
-const SERVE_EXAMPLES: &str = "\
-Examples:
-  sandshell serve --listen 127.0.0.1:0 --ready-file /tmp/ready
-  sandshell serve --token-file /run/token --listen 0.0.0.0:4020 --warm 4
-";
-
-const VERSION_EXAMPLES: &str = "\
-Examples:
-  sandshell version
-  sandshell version --json
-";
-
-const OPENAPI_EXAMPLES: &str = "\
-Examples:
-  sandshell openapi > openapi.json
-  sandshell openapi --hub | jq '.paths | keys'
+  sandshell run -- python3 -c 'print(6 * 7)'   one command in a sandbox of its own
+  sandshell serve                              keep sandboxes, and serve them on 127.0.0.1:4020
 ";
 
 /// A safe computer for AI agents, driven over an API.
 #[derive(Debug, Parser)]
-#[command(name = "sandshell", before_help = EXAMPLES, disable_version_flag = true)]
+#[command(name = "sandshell", before_help = EXAMPLES, disable_version_flag = true, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -54,31 +46,124 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve one sandbox over HTTP.
-    #[command(before_help = AGENT_EXAMPLES)]
-    Agent(Box<AgentArguments>),
     /// Run one command in an isolated sandbox of its own; no server is needed.
-    #[command(before_help = RUN_EXAMPLES)]
+    #[cfg(target_os = "linux")]
+    #[command(before_help = examples!("run -- python3 -c 'print(6 * 7)'", "run --memory 512M --timeout 30s --allow pypi.org -- bash < script.sh"))]
     Run(Box<RunArguments>),
+    /// Make a sandbox.
+    #[command(before_help = examples!("create", "create build-1 --label team=web --memory 512m --allow pypi.org"))]
+    Create(Box<Asking<crate::sandboxes::CreateArguments>>),
+    /// List sandboxes.
+    #[command(before_help = examples!("ls", "ls --label team=web --json"), alias = "list")]
+    Ls(Asking<crate::sandboxes::ListArguments>),
+    /// Show one sandbox.
+    #[command(before_help = examples!("get build-1", "get build-1 --json | jq .protections"), visible_alias = "inspect")]
+    Get(Asking<crate::sandboxes::OneArguments>),
+    /// Destroy sandboxes.
+    #[command(before_help = examples!("rm build-1", "rm $(sandshell ls -q --label team=web)"))]
+    Rm(Asking<crate::sandboxes::ManyArguments>),
+    /// Freeze sandboxes until they are resumed.
+    #[command(before_help = examples!("pause build-1", "pause build-1 build-2"))]
+    Pause(Asking<crate::sandboxes::ManyArguments>),
+    /// Let frozen sandboxes go on.
+    #[command(before_help = examples!("resume build-1", "resume --all"))]
+    Resume(Asking<crate::sandboxes::ManyArguments>),
+    /// Run a command in a sandbox, as if it ran here.
+    #[command(before_help = examples!("exec build-1 -- ls -l", "exec -c 'sort | uniq -c' < words.txt"))]
+    Exec(Box<Asking<crate::exec::ExecArguments>>),
+    /// Open a shell in a sandbox, on this terminal; ctrl-p ctrl-q leaves it.
+    #[command(before_help = examples!("shell build-1", "shell -u root -w /etc"))]
+    Shell(Box<Asking<crate::terminals::ShellArguments>>),
+    /// List processes.
+    #[command(before_help = examples!("ps build-1", "ps -a --json"))]
+    Ps(Asking<crate::processes::PsArguments>),
+    /// Show the output of a process.
+    #[command(before_help = examples!("logs build-1/web -f", "logs web -n 20 --since 10m"))]
+    Logs(Asking<crate::processes::LogsArguments>),
+    /// Go to a process: its output here, our stdin and Ctrl-C to it.
+    #[command(before_help = examples!("attach build-1/web", "attach web --look"))]
+    Attach(Asking<crate::processes::AttachArguments>),
+    /// Wait for a process to end, for text in its output, or for a port.
+    #[command(before_help = examples!("wait build-1/web --port 8000 --timeout 30s", "wait job"))]
+    Wait(Asking<crate::processes::WaitArguments>),
+    /// End processes and all they started.
+    #[command(before_help = examples!("kill build-1/web", "kill web --signal HUP"))]
+    Kill(Asking<crate::processes::KillArguments>),
+    /// Copy files and directories between here and a sandbox.
+    #[command(before_help = examples!("cp src build-1:/workspace", "cp build-1:/workspace/out.log ."))]
+    Cp(Asking<crate::copy::CopyArguments>),
+    /// Ports of a sandbox, and how they are reached.
+    #[command(before_help = examples!("port ls build-1", "port expose build-1/8000"))]
+    Port(Asking<crate::ports::PortArguments>),
+    /// Shells that keep their state between commands.
+    #[command(before_help = examples!("session create build-1 --name work", "session exec build-1/work -c 'cd /tmp && export A=1'"))]
+    Session(Asking<crate::sessions::SessionArguments>),
+    /// Programs on terminals that live on without a viewer.
+    #[command(before_help = examples!("terminal create build-1 --name edit -- vim notes.txt", "terminal attach build-1/edit"))]
+    Terminal(Asking<crate::terminals::TerminalArguments>),
+    /// Files of a sandbox.
+    #[command(before_help = examples!("file ls build-1:/etc", "file put build-1:notes.txt < notes.txt"))]
+    File(Asking<crate::files::FileArguments>),
+    /// Git repositories in a sandbox.
+    #[command(before_help = examples!("git clone https://example.org/repo.git build-1:repo", "git status -C build-1:repo"))]
+    Git(Box<Asking<crate::git::GitArguments>>),
+    /// Saved directory trees of a sandbox.
+    #[command(before_help = examples!("backup create build-1:/workspace --name monday", "backup restore build-1/monday"))]
+    Backup(Asking<crate::backups::BackupArguments>),
+    /// Code interpreters that keep their state.
+    #[command(before_help = examples!("context create build-1 --language python --name calc", "context run build-1/calc -c '6 * 7'"))]
+    Context(Asking<crate::contexts::ContextArguments>),
+    /// Tell what happens in a sandbox, until Ctrl-C.
+    #[command(before_help = examples!("events build-1", "events --type oom --json"))]
+    Events(Asking<crate::watching::EventsArguments>),
+    /// Show what a sandbox uses.
+    #[command(before_help = examples!("stats build-1", "stats --json | jq .memory"))]
+    Stats(Asking<crate::sandboxes::OneArguments>),
+    /// Tokens of a hub.
+    #[command(before_help = examples!("token create --scope create --name ci", "token ls"))]
+    Token(Asking<crate::tokens::TokenArguments>),
+    /// Show and change the configuration.
+    #[command(before_help = examples!("config show --origin", "config set sandbox build-1"))]
+    Config(Asking<crate::configure::ConfigArguments>),
+    /// Keep a token for a hub, read from stdin.
+    #[command(before_help = examples!("login < token", "login --name work --url http://hub.example.org:4020 < token"))]
+    Login(Asking<crate::configure::LoginArguments>),
+    /// Serve one sandbox over HTTP.
+    #[cfg(target_os = "linux")]
+    #[command(before_help = examples!("agent --listen 127.0.0.1:0 --ready-file /tmp/ready", "agent --token-file /run/token --listen 0.0.0.0:3000 -- python3 -m http.server"))]
+    Agent(Box<AgentArguments>),
     /// Keep many sandboxes and serve them over HTTP.
-    #[command(before_help = SERVE_EXAMPLES)]
+    #[cfg(target_os = "linux")]
+    #[command(before_help = examples!("serve --listen 127.0.0.1:0 --ready-file /tmp/ready", "serve --token-file /run/token --listen 0.0.0.0:4020 --warm 4"))]
     Serve(Box<ServeArguments>),
+    /// Serve sandboxes to an AI agent as tools, over the Model Context Protocol.
+    #[cfg(target_os = "linux")]
+    #[command(before_help = examples!("mcp", "mcp config --client claude"))]
+    Mcp(McpArguments),
+    /// Look at this machine: what is missing, what to do about it, and how well sandboxes are isolated.
+    #[cfg(target_os = "linux")]
+    #[command(before_help = examples!("doctor", "doctor --json | jq '.checks[] | select(.status != \"ok\")'"))]
+    Doctor(DoctorArguments),
     /// Show the version.
-    #[command(before_help = VERSION_EXAMPLES)]
-    Version {
-        /// As the JSON object of `GET /version`.
-        #[arg(long)]
-        json: bool,
-    },
+    #[command(before_help = examples!("version", "version --server --json"))]
+    Version(Asking<crate::version::VersionArguments>),
     /// Print the `OpenAPI` document of the agent.
-    #[command(before_help = OPENAPI_EXAMPLES)]
+    #[cfg(target_os = "linux")]
+    #[command(before_help = examples!("openapi > openapi.json", "openapi --hub | jq '.paths | keys'"))]
     Openapi {
         /// That of the hub.
         #[arg(long)]
         hub: bool,
     },
+    /// Print the completions of a shell.
+    #[command(before_help = examples!("completion bash > /etc/bash_completion.d/sandshell", "completion zsh > ~/.zfunc/_sandshell"))]
+    Completion(crate::completion::CompletionArguments),
+    /// Show the help of a command, or of a topic: exit-codes, environment, names.
+    #[command(before_help = examples!("help exec", "help exit-codes"))]
+    Help(crate::help::HelpArguments),
 }
 
+#[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct AgentArguments {
     /// Address to serve: ADDRESS:PORT (port 0 picks a free one) or unix:PATH.
@@ -126,6 +211,16 @@ pub(crate) struct AgentArguments {
     #[arg(long = "allow-host", value_name = "NAME")]
     pub(crate) allow_hosts: Vec<String>,
 
+    /// How commands are held where no namespaces can be made.
+    #[arg(
+        long,
+        env = "SANDSHELL_ISOLATION",
+        value_name = "POLICY",
+        value_enum,
+        default_value_t = Isolation::BestEffort
+    )]
+    pub(crate) isolation: Isolation,
+
     /// Do without something even where it could be had, to look at the fallbacks.
     #[arg(
         long,
@@ -144,8 +239,14 @@ pub(crate) struct AgentArguments {
     pub(crate) command: Vec<String>,
 }
 
+#[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
+    /// Root file system: a directory, or a tar of one (docker export), of docker save or of an OCI
+    /// layout [default: the programs of this machine].
+    #[arg(long, value_name = "DIR|FILE")]
+    pub(crate) image: Option<PathBuf>,
+
     /// Directory in which the command starts [default: /workspace].
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
@@ -161,11 +262,12 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) bounds: Bounds,
 
-    /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// The command and its arguments [default: what the image says].
+    #[arg(last = true, required_unless_present = "image", value_name = "CMD")]
     pub(crate) command: Vec<String>,
 }
 
+#[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
     /// Address to serve: ADDRESS:PORT (port 0 picks a free one) or unix:PATH.
@@ -230,9 +332,94 @@ pub(crate) struct ServeArguments {
     /// Log as JSON, one object a line.
     #[arg(long, env = "SANDSHELL_JSON_LOGS")]
     pub(crate) json_logs: bool,
+
+    /// Not for people: end with the process of this id, our parent, and remove the state directory.
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) end_with: Option<i32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpArguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<McpCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpCommand {
+    /// Print what to add to the configuration of a client.
+    #[command(before_help = examples!("mcp config --client cursor > .cursor/mcp.json", "mcp config --client codex --url http://127.0.0.1:4020"))]
+    Config {
+        /// The client.
+        #[arg(long, value_name = "CLIENT")]
+        client: McpClient,
+        /// Connect to the hub at this address instead of starting `sandshell mcp`.
+        #[arg(long, value_name = "URL")]
+        url: Option<String>,
+    },
+    /// Print the list of tools, as clients get it.
+    #[command(before_help = examples!("mcp tools | jq -r '.[].name'", "mcp tools | jq '.[] | select(.name == \"run_command\").inputSchema'"))]
+    Tools,
+}
+
+/// A client of the Model Context Protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum McpClient {
+    /// Claude Code, and Claude Desktop for `sandshell mcp`.
+    Claude,
+    /// Cursor.
+    Cursor,
+    /// Visual Studio Code.
+    Vscode,
+    /// Codex.
+    Codex,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// End with 1 for warnings too.
+    #[arg(long)]
+    pub(crate) strict: bool,
+
+    /// Not for people: take a user namespace for ourselves, and end with the error of that.
+    #[arg(long, hide = true)]
+    pub(crate) take_user_namespace: bool,
+
+    /// Directory for records and sandboxes [default: `$XDG_STATE_HOME/sandshell/hub`].
+    #[arg(long, env = "SANDSHELL_STATE_DIR", value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+
+    /// File with the admin's token [default: `token` in the state directory].
+    #[arg(long, env = "SANDSHELL_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Address that the hub is to be served at.
+    #[arg(
+        long,
+        env = "SANDSHELL_LISTEN",
+        default_value = "127.0.0.1:4020",
+        value_name = "ADDRESS"
+    )]
+    pub(crate) listen: Listen,
+}
+
+/// What an agent by itself does about isolation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Isolation {
+    /// No start unless each wall stands that an agent can build by itself.
+    Strict,
+    /// Whatever can be had; GET /v1/protections says what.
+    BestEffort,
+    /// Commands keep all rights of the agent.
+    Off,
 }
 
 /// A part of init's surroundings.
+#[cfg(target_os = "linux")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
     /// The PID namespace.
@@ -243,6 +430,7 @@ pub(crate) enum Part {
     Clone3,
 }
 
+#[cfg(target_os = "linux")]
 fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -286,9 +474,7 @@ mod tests {
 
     #[test]
     fn every_help_opens_with_two_examples() {
-        let mut root = Arguments::command();
-        root.build();
-        let check = |command: &mut clap::Command| {
+        fn check(command: &mut clap::Command) {
             let help = command.render_help().to_string();
             let examples: Vec<&str> = help
                 .lines()
@@ -297,13 +483,56 @@ mod tests {
                 .collect();
             assert!(help.starts_with("Examples:"), "{help}");
             assert_eq!(examples.len(), 2, "{help}");
-        };
-        check(&mut root.clone());
-        for command in root
-            .get_subcommands_mut()
-            .filter(|c| c.get_name() != "help")
-        {
-            check(command);
+            for command in command.get_subcommands_mut() {
+                if command.get_name() != "help" {
+                    check(command);
+                }
+            }
         }
+        let mut root = Arguments::command();
+        root.build();
+        check(&mut root);
+    }
+
+    #[test]
+    fn every_example_is_taken() {
+        fn check(command: &clap::Command) {
+            let text = command.get_before_help().map(ToString::to_string);
+            for line in text.iter().flat_map(|text| text.lines()).skip(1) {
+                // What a shell takes away before us.
+                let line = line.split(" | ").next().unwrap_or_default();
+                let line = line.split(" < ").next().unwrap_or_default();
+                let line = line.split(" > ").next().unwrap_or_default();
+                let line = line.split("   ").next().unwrap_or_default();
+                let line = match (line.find("$("), line.rfind(')')) {
+                    (Some(from), Some(to)) => line.replace(&line[from..=to], "x"),
+                    _ => line.to_owned(),
+                };
+                let words = words(line.trim());
+                if let Err(error) = Arguments::try_parse_from(&words) {
+                    let wanted = error.kind() == clap::error::ErrorKind::DisplayHelp;
+                    assert!(wanted, "{words:?}: {error}");
+                }
+            }
+            for command in command.get_subcommands() {
+                check(command);
+            }
+        }
+        /// As a shell would split it, quotes taken off.
+        fn words(line: &str) -> Vec<String> {
+            let mut words = vec![String::new()];
+            let mut quoted = false;
+            for c in line.chars() {
+                match c {
+                    '\'' => quoted = !quoted,
+                    ' ' if !quoted => words.push(String::new()),
+                    c => words.last_mut().unwrap().push(c),
+                }
+            }
+            words
+        }
+        let mut root = Arguments::command();
+        root.build();
+        check(&root);
     }
 }

@@ -1,22 +1,41 @@
 //! How a failure is told: what, why, and what to do next.
 //!
 //! ```text
-//! error: cannot listen on http://127.0.0.1:3000
-//!   cause: Address already in use (os error 98)
+//! error: cannot connect to 127.0.0.1:4020
+//!   cause: Connection refused (os error 111)
 //!
-//! hint: something listens there already; try --listen 127.0.0.1:0
+//! hint: `sandshell serve` starts a hub there
 //! ```
+//!
+//! Owns the exit codes of our own failures and the translation of the API's problems into commands to
+//! type next. With `--json` the problem itself goes to stderr.
 
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use sandshell_client::ClientError;
+use sandshell_types::{ErrorCode, Problem};
+use serde_json::{Value, json};
+
+use crate::paint::Paint;
+
+/// What was asked for failed.
+const FAILED: u8 = 1;
 /// The line on the command line was wrong.
 const USAGE: u8 = 2;
-
+/// There is no token, or not a valid one.
+const NOT_AUTHENTICATED: u8 = 4;
 /// We failed, not the command.
-const OURS: u8 = 125;
+pub(crate) const OURS: u8 = 125;
+/// The command exists and cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// The command does not exist.
+const NOT_FOUND: u8 = 127;
+
+/// What of a server's answer without a problem document is shown.
+const SHOWN_BODY: usize = 300;
 
 /// A failure with its exit code.
 #[derive(Debug)]
@@ -25,31 +44,66 @@ pub(crate) struct Failure {
     causes: Vec<String>,
     hint: Option<String>,
     code: u8,
+    problem: Option<Box<Problem>>,
+    /// Nobody reads any more: nothing is told.
+    silent: bool,
+    json: bool,
 }
 
 impl Failure {
-    pub(crate) fn usage(what: impl Into<String>) -> Self {
+    fn new(what: impl Into<String>, code: u8) -> Self {
         Self {
             what: what.into(),
             causes: Vec::new(),
             hint: None,
-            code: USAGE,
+            code,
+            problem: None,
+            silent: false,
+            json: false,
         }
     }
 
+    pub(crate) fn usage(what: impl Into<String>) -> Self {
+        Self::new(what, USAGE)
+    }
+
+    /// What was asked for could not be done.
+    pub(crate) fn failed(what: impl Into<String>) -> Self {
+        Self::new(what, FAILED)
+    }
+
     pub(crate) fn ours(error: &dyn Error) -> Self {
-        let mut causes = Vec::new();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            causes.push(cause.to_string());
-            source = cause.source();
-        }
+        Self::new(error.to_string(), OURS).caused_by(error.source())
+    }
+
+    /// What failed on this machine, and why.
+    pub(crate) fn local(what: impl Into<String>, error: &dyn Error) -> Self {
+        Self::new(what, FAILED).caused_by(Some(error))
+    }
+
+    /// Whoever read our output has seen enough: the end, without a word.
+    pub(crate) fn unread() -> Self {
         Self {
-            what: error.to_string(),
-            causes,
-            hint: None,
-            code: OURS,
+            silent: true,
+            ..Self::new("the output is not read", 0)
         }
+    }
+
+    /// A failure to write our output.
+    pub(crate) fn output(error: &std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            Self::unread()
+        } else {
+            Self::local("the output cannot be written", error)
+        }
+    }
+
+    fn caused_by(mut self, mut error: Option<&dyn Error>) -> Self {
+        while let Some(cause) = error {
+            self.causes.push(cause.to_string());
+            error = cause.source();
+        }
+        self
     }
 
     pub(crate) fn code(mut self, code: u8) -> Self {
@@ -62,24 +116,185 @@ impl Failure {
         self
     }
 
+    /// Of a command that ends with another's code: what would be 1 is 125 there.
+    pub(crate) fn beside_a_command(mut self) -> Self {
+        self.code = match self.problem.as_ref().map(|problem| problem.code) {
+            Some(ErrorCode::ProgramNotFound) => NOT_FOUND,
+            Some(ErrorCode::ProgramNotExecutable) => NOT_EXECUTABLE,
+            _ if self.code == FAILED => OURS,
+            _ => self.code,
+        };
+        self
+    }
+
+    /// Whether it is told as JSON.
+    pub(crate) fn in_json(mut self, json: bool) -> Self {
+        self.json = json;
+        self
+    }
+
+    /// The code of the server's problem.
+    pub(crate) fn kind(&self) -> Option<ErrorCode> {
+        self.problem.as_ref().map(|problem| problem.code)
+    }
+
+    /// What and why, in one line.
+    pub(crate) fn line(&self) -> String {
+        let mut line = self.what.clone();
+        // Some say their cause themselves.
+        for cause in &self.causes {
+            if !line.contains(cause.as_str()) {
+                line.push_str(": ");
+                line.push_str(cause);
+            }
+        }
+        line
+    }
+
     /// Tells it on stderr.
     pub(crate) fn report(self) -> ExitCode {
-        // There is nowhere to tell that stderr is closed.
-        let _ = std::io::stderr().lock().write_all(self.text().as_bytes());
+        if !self.silent {
+            let text = if self.json {
+                format!("{}\n", self.object())
+            } else {
+                self.text(Paint::for_stderr())
+            };
+            // There is nowhere to tell that stderr is closed.
+            let _ = std::io::stderr().lock().write_all(text.as_bytes());
+        }
         ExitCode::from(self.code)
     }
 
-    fn text(&self) -> String {
+    fn text(&self, paint: Paint) -> String {
         // Writing to a string cannot fail.
-        let mut text = format!("error: {}\n", self.what);
+        let mut text = format!("{} {}\n", paint.bad("error:"), self.what);
         for cause in &self.causes {
             let _ = writeln!(text, "  cause: {cause}");
         }
+        if let Some(problem) = &self.problem
+            && problem.status >= 500
+            && !problem.request_id.is_empty()
+        {
+            let _ = writeln!(text, "  request id: {}", problem.request_id);
+        }
         if let Some(hint) = &self.hint {
-            let _ = writeln!(text, "\nhint: {hint}");
+            let _ = writeln!(text, "\n{} {hint}", paint.note("hint:"));
         }
         text
     }
+
+    /// The server's problem as it came, or one in its form.
+    fn object(&self) -> Value {
+        if let Some(problem) = &self.problem {
+            return json!(problem);
+        }
+        let mut object = json!({"type": "about:blank", "title": self.what});
+        if !self.causes.is_empty() {
+            object["detail"] = self.causes.join(": ").into();
+        }
+        if let Some(hint) = &self.hint {
+            object["hint"] = hint.as_str().into();
+        }
+        object
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Problem(problem) => Self::from(*problem),
+            ClientError::Connect { .. } => Self::new(error.to_string(), FAILED)
+                .caused_by(error.source())
+                .hint(
+                    "`sandshell serve` starts a hub on this machine; `sandshell config show \
+                     --origin` tells where the address comes from",
+                ),
+            ClientError::Http { status, body } => {
+                let body: String = body.trim().chars().take(SHOWN_BODY).collect();
+                let code = if status == 401 { NOT_AUTHENTICATED } else { FAILED };
+                Self::new(format!("the server answered {status}: {body}"), code).hint(
+                    "this may not be a hub of Sandshell; `sandshell config show --origin` tells \
+                     where the address comes from",
+                )
+            }
+            ClientError::Config { .. } => {
+                Self::new(error.to_string(), USAGE).hint("an address is http://HOST:PORT or unix:/PATH")
+            }
+            other => Self::new(other.to_string(), FAILED)
+                .caused_by(other.source())
+                .hint("send the command again; `sandshell version --server` tells whether the hub answers"),
+        }
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        let code = if problem.code == ErrorCode::Unauthorized {
+            NOT_AUTHENTICATED
+        } else {
+            FAILED
+        };
+        let mut failure = Self::new(problem.detail.clone(), code);
+        failure.hint = command_for(&problem).or_else(|| problem.hint.clone());
+        failure.problem = Some(Box::new(problem));
+        failure
+    }
+}
+
+/// What to type next. The API's own hints name routes.
+fn command_for(problem: &Problem) -> Option<String> {
+    let hint = match problem.code {
+        ErrorCode::Unauthorized => {
+            "`sandshell login` keeps a token; SANDSHELL_TOKEN or --token-file gives one"
+        }
+        ErrorCode::Forbidden => {
+            "this token does not open it; `sandshell token create --scope SCOPE` with an admin's token makes another"
+        }
+        ErrorCode::SandboxNotFound => "`sandshell ls` lists the sandboxes that this token may use",
+        ErrorCode::SandboxGone => "`sandshell create` makes another",
+        ErrorCode::SandboxPaused => "`sandshell resume SANDBOX` lets it go on",
+        ErrorCode::ProcessNotFound => "`sandshell ps -a` lists processes, those that ended too",
+        ErrorCode::SessionNotFound | ErrorCode::CommandNotFound => {
+            "`sandshell session ls` lists sessions"
+        }
+        ErrorCode::SessionEnded => "`sandshell session create` makes another",
+        ErrorCode::TerminalNotFound => "`sandshell terminal ls` lists terminals",
+        ErrorCode::TerminalEnded => "`sandshell terminal create` makes another",
+        ErrorCode::ContextNotFound => "`sandshell context ls` lists contexts",
+        ErrorCode::ContextEnded => "`sandshell context restart CONTEXT` starts a fresh interpreter",
+        ErrorCode::BackupNotFound => "`sandshell backup ls` lists backups",
+        ErrorCode::TokenNotFound => "`sandshell token ls` lists tokens",
+        ErrorCode::FileNotFound => "`sandshell file ls` shows what is there",
+        ErrorCode::IsADirectory => {
+            "`sandshell file ls` lists it; `sandshell cp` copies directories"
+        }
+        ErrorCode::NotADirectory => "`sandshell file stat` tells what it is",
+        ErrorCode::DirectoryNotEmpty => "add -r to remove what is in it, too",
+        ErrorCode::PortNotFound | ErrorCode::PortUnreachable => {
+            "`sandshell port ls` lists ports; `sandshell port wait PORT` waits for one"
+        }
+        ErrorCode::IsolationUnavailable => {
+            "`sandshell doctor` names the remedies; `sandshell create --isolation best-effort` does without"
+        }
+        ErrorCode::GitAuth => "give a token on stdin with --auth-stdin",
+        ErrorCode::ProgramNotFound => {
+            "check the name with `sandshell exec -c 'command -v NAME'`; shell text goes after -c"
+        }
+        ErrorCode::ProgramNotExecutable => "`sandshell file stat` shows its mode",
+        ErrorCode::ProcessEnded => "`sandshell logs PROCESS` shows what it wrote",
+        ErrorCode::UserNotFound => {
+            "-u takes a user of the sandbox: `sandshell file cat /etc/passwd`"
+        }
+        ErrorCode::InvalidCwd => "-w takes a directory of the sandbox: `sandshell file ls /`",
+        ErrorCode::SandboxUnreachable => {
+            "`sandshell get SANDBOX` tells its state and `sandshell rm SANDBOX` ends it"
+        }
+        ErrorCode::GitFailed | ErrorCode::GitNotFound if problem.hint.is_none() => {
+            "-C names the repository: SANDBOX:PATH, or PATH"
+        }
+        _ => return None,
+    };
+    Some(hint.to_owned())
 }
 
 #[cfg(test)]
@@ -89,7 +304,23 @@ mod tests {
     #[test]
     fn tells_what_why_and_what_next() {
         let failure = Failure::ours(&std::io::Error::other("inner")).hint("try again");
-        assert_eq!(failure.text(), "error: inner\n\nhint: try again\n");
-        assert_eq!(Failure::usage("no").text(), "error: no\n");
+        assert_eq!(
+            failure.text(Paint::NONE),
+            "error: inner\n\nhint: try again\n"
+        );
+        assert_eq!(Failure::usage("no").text(Paint::NONE), "error: no\n");
+    }
+
+    #[test]
+    fn a_missing_program_is_told_as_a_shell_would() {
+        let of = |code| {
+            Failure::from(Problem::new(code, "x"))
+                .beside_a_command()
+                .code
+        };
+        assert_eq!(of(ErrorCode::ProgramNotFound), 127);
+        assert_eq!(of(ErrorCode::ProgramNotExecutable), 126);
+        assert_eq!(of(ErrorCode::SandboxNotFound), 125);
+        assert_eq!(of(ErrorCode::Unauthorized), 4);
     }
 }

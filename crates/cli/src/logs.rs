@@ -19,6 +19,7 @@ pub(crate) fn start(json: bool) {
     }
 }
 
-/// Our own crates say when something notable happens, all others only when something is wrong.
+/// Our own crates say when something notable happens, all others only when something is wrong. For the
+/// library of MCP every client that goes away is.
 const DEFAULT_FILTER: &str =
-    "warn,sandshell=info,sandshell_agent=info,sandshell_exec=info,sandshell_hub=info";
+    "warn,rmcp=off,sandshell=info,sandshell_agent=info,sandshell_exec=info,sandshell_hub=info";

@@ -11,7 +11,6 @@ pub(crate) mod bounds;
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,24 +23,19 @@ use sandshell_client::types::{
 };
 use sandshell_client::{Client, ClientError, OutputQuery};
 use sandshell_hub::egress::{Authority, Egress, EgressConfig, Outside, Policy};
-use sandshell_isolate::host_root;
-use sandshell_isolate::launcher::{Launcher, read_outcome};
+use sandshell_isolate::image_root;
+use sandshell_isolate::launcher::Launcher;
 use sandshell_isolate::limits::SandboxLimits;
-use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan};
-use sandshell_isolate::stage::Outcome;
+use sandshell_isolate::plan::{Ids, SANDBOX_USER, WORKSPACE};
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
+mod image;
+
 use crate::arguments::RunArguments;
 use crate::failure::Failure;
-
-/// Ids of the host that sandboxes of `run` take, far above those of people. Two at once may share them:
-/// they share nothing else.
-const FIRST_ID: u32 = 0x7000_0000;
-
-/// Files that can be made.
-const INODES: u64 = 200_000;
+use crate::one_shot::{self, INODES, Wanted};
 
 /// The exit code of a command whose time was over, as of timeout(1).
 const TIMED_OUT: u8 = 124;
@@ -53,38 +47,67 @@ pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
     let policy = arguments.bounds.policy()?;
     let limits = arguments.bounds.limits()?;
     let launcher = Launcher::start().map_err(|error| Failure::ours(&error))?;
-    let directory = own_directory().map_err(|error| Failure::ours(&error))?;
-    let code = run_in(&launcher, directory, arguments, limits, policy);
+    let code = run_in(&launcher, arguments, limits, policy);
     launcher.finish();
     code.map(ExitCode::from)
 }
 
 fn run_in(
     launcher: &Launcher,
-    directory: PathBuf,
     arguments: RunArguments,
     limits: SandboxLimits,
     policy: Option<Policy>,
 ) -> Result<u8, Failure> {
-    let ids = if rustix::process::geteuid().is_root() {
-        Ids::Range(FIRST_ID)
-    } else {
-        Ids::Own
-    };
+    let directory = one_shot::own_directory(launcher, arguments.image.is_some())?;
+    let ids = one_shot::ids();
     let state = directory.join("agent");
-    let etc = directory.join("etc");
-    host_root::make_etc(&etc).map_err(|error| Failure::ours(&error))?;
     let authority = match &policy {
         Some(policy) if policy.has_secrets() => {
             Some(Authority::generate().map_err(|error| Failure::ours(&error))?)
         }
         _ => None,
     };
-    let mut root = host_root::plan(&etc, ids, arguments.bounds.disk(), INODES);
+    let image = match &arguments.image {
+        Some(path) => Some(image::open(path, &directory)?),
+        None => None,
+    };
+    let mut config = image.as_ref().map(|image| image.config.clone());
+    if let Some(config) = &mut config
+        && ids == Ids::Own
+    {
+        // There is one user only.
+        config.user = None;
+    }
+    let config = config.unwrap_or_default();
+    let command = if arguments.command.is_empty() {
+        [config.entrypoint, config.cmd].concat()
+    } else {
+        arguments.command
+    };
+    if command.is_empty() {
+        let failure = Failure::usage("the image does not say what to run".to_owned());
+        return Err(failure.hint("add -- CMD"));
+    }
+    let cwd = arguments.cwd.or(config.workdir.map(PathBuf::from));
+    let cwd = cwd.unwrap_or_else(|| Path::new("/").join(WORKSPACE));
+    let user = arguments.user.or(config.user);
+    let disk = arguments.bounds.disk();
+    let mut root = match &image {
+        Some(image) => {
+            let (user, cwd) = (user.as_deref(), cwd.to_str());
+            image_root::plan(&image.root, user, cwd, ids, disk, INODES)
+                .map_err(|error| Failure::ours(&error))?
+        }
+        None => one_shot::default_root(&directory, ids, disk)?,
+    };
     let mut settings = Settings {
-        cwd: Some(arguments.cwd.unwrap_or_else(|| PathBuf::from("/workspace"))),
-        user: Some(arguments.user.unwrap_or_else(|| SANDBOX_USER.to_owned())),
-        env: arguments.environment.into_iter().collect(),
+        cwd: Some(cwd),
+        user: Some(user.unwrap_or_else(|| SANDBOX_USER.to_owned())),
+        env: config
+            .env
+            .into_iter()
+            .chain(arguments.environment)
+            .collect(),
         log_bytes: None,
         egress: policy.is_some(),
     };
@@ -92,28 +115,15 @@ fn run_in(
         authority.trust().give(&mut root.files, &mut settings.env);
     }
     let url = format!("unix:{}", directory.join("agent.sock").display());
-    let plan = SandboxPlan {
-        root,
+    let wanted = Wanted {
         ids,
-        hostname: "sandbox".to_owned(),
-        group: format!("sandshell-run-{}", rustix::process::getpid().as_raw_pid()),
+        root,
         limits,
-        open_files: None,
-        egress: settings.egress,
-        one_shot: true,
-        agent: serde_json::to_value(settings).map_err(|error| Failure::ours(&error))?,
-        directory,
+        settings,
     };
-    let launched = launcher
-        .launch(&plan)
-        .map_err(|error| Failure::ours(&error))?;
-    match read_outcome(launched.report).map_err(|error| Failure::ours(&error))? {
-        Outcome::Ready(protections) => {
-            arguments.bounds.check_kept(&protections)?;
-            say_missing(&protections);
-        }
-        Outcome::Failed(step) => return Err(Failure::ours(&step)),
-    }
+    let protections = one_shot::launch(launcher, directory, wanted)?;
+    arguments.bounds.check_kept(&protections)?;
+    say_missing(&protections);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -122,7 +132,7 @@ fn run_in(
         let way_out = policy
             .map(|policy| WayOut::open(&state, policy, authority))
             .transpose()?;
-        let code = attend(&url, arguments.command, arguments.bounds.timeout).await;
+        let code = attend(&url, command, arguments.bounds.timeout).await;
         if let Some(way_out) = way_out {
             way_out.close().await;
         }
@@ -207,15 +217,6 @@ fn say_refused(refused: &NetworkRefused) {
     );
     // There is nowhere to tell that stderr is closed.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
-}
-
-/// A directory of this run alone, removed by the launcher.
-fn own_directory() -> std::io::Result<PathBuf> {
-    let parent = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-    let pid = rustix::process::getpid().as_raw_pid();
-    let path = parent.join(format!("sandshell-run-{pid}"));
-    std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-    Ok(path)
 }
 
 async fn attend(

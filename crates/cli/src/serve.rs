@@ -1,14 +1,16 @@
 //! `sandshell serve`: the hub.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::process::{Resource, Signal, getrlimit, setrlimit};
 use sandshell_agent::Listen;
 use sandshell_hub::{HubOptions, ServeError, Started};
 
 use crate::agent::default_state_dir;
 use crate::arguments::ServeArguments;
+use crate::config;
 use crate::failure::Failure;
 use crate::logs;
 
@@ -20,6 +22,10 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
         ))
         .hint("add --token-file FILE, or listen on 127.0.0.1"));
     }
+    let passing = arguments
+        .end_with
+        .map(|parent| Passing::begin(parent, arguments.state_dir.clone()))
+        .transpose()?;
     logs::start(arguments.json_logs);
     raise_open_files();
     // One thread, as in the agent: a request passes through few tasks, and each hop to another thread
@@ -28,11 +34,52 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::ours(&error))?;
-    let served = runtime.block_on(sandshell_hub::serve(options(arguments), announce));
+    let say = if passing.is_some() {
+        Passing::announce
+    } else {
+        announce
+    };
+    let served = runtime.block_on(sandshell_hub::serve(options(arguments), say));
     runtime.shutdown_background();
+    if let Some(passing) = passing {
+        passing.end();
+    }
     match served {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => Err(failure(&error)),
+    }
+}
+
+/// A hub that another program of ours keeps for as long as it lives itself, and that leaves nothing.
+struct Passing {
+    state_dir: Option<PathBuf>,
+}
+
+impl Passing {
+    fn begin(parent: i32, state_dir: Option<PathBuf>) -> Result<Self, Failure> {
+        let told = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+        told.map_err(|error| Failure::ours(&std::io::Error::from(error)))?;
+        // It may have gone before it could be told of.
+        if rustix::process::getppid().map(|pid| pid.as_raw_pid()) == Some(parent) {
+            Ok(Self { state_dir })
+        } else {
+            Err(Failure::usage("the process to end with is not our parent"))
+        }
+    }
+
+    /// Says that it is ready: one line with its address.
+    fn announce(started: &Started) {
+        let mut stdout = std::io::stdout().lock();
+        // Whoever does not read it has gone, and we are about to hear of that.
+        let _ = writeln!(stdout, "{}", started.address).and_then(|()| stdout.flush());
+    }
+
+    fn end(self) {
+        if let Some(dir) = self.state_dir
+            && let Err(error) = std::fs::remove_dir_all(&dir)
+        {
+            tracing::warn!(%error, dir = %dir.display(), "it cannot be removed");
+        }
     }
 }
 
@@ -78,20 +125,32 @@ fn announce(started: &Started) {
     let Listen::Tcp(_) = started.address else {
         return;
     };
-    let url = &started.address;
-    let (line, token) = match (&started.fresh_token, &started.token_file) {
-        (Some(token), Some(file)) => (
-            format!("token: {} (kept in {})\n", token.reveal(), file.display()),
-            format!("$(cat '{}')", file.display()),
-        ),
-        (None, Some(file)) => (String::new(), format!("$(cat '{}')", file.display())),
-        (_, None) => (String::new(), String::new()),
+    let url = started.address.to_string();
+    let file = started.token_file.as_deref();
+    let line = match (&started.fresh_token, file) {
+        (Some(token), Some(file)) => {
+            format!("token: {} (kept in {})\n", token.reveal(), file.display())
+        }
+        _ => String::new(),
     };
+    // What the command line finds by itself need not be said to it.
+    let variable = |name: &str| std::env::var(name).ok();
+    let usual = file == Some(&*config::default_token_file(variable));
+    let mut settings = String::new();
+    if url != config::DEFAULT_URL {
+        settings.push_str(&format!("  export SANDSHELL_URL={url}\n"));
+    }
+    if let (Some(file), false) = (file, usual) {
+        settings.push_str(&format!(
+            "  export SANDSHELL_TOKEN_FILE='{}'\n",
+            file.display()
+        ));
+    }
+    let token = file.map_or_else(String::new, |file| format!("$(cat '{}')", file.display()));
     let text = format!(
-        "Sandshell is served at {url}\n{line}\nTry it:\n  TOKEN=\"{token}\"\n  \
-         curl -s -X POST {url}/v1/sandboxes -H \"Authorization: Bearer $TOKEN\" \
-         -H 'Content-Type: application/json' -d '{{\"id\":\"first\"}}'\n  \
-         curl -s {url}/v1/sandboxes/first/exec -H \"Authorization: Bearer $TOKEN\" \
+        "Sandshell is served at {url}\n{line}\nTry it:\n{settings}  sandshell create first\n  \
+         sandshell exec first -- echo hello\n\nOr over HTTP:\n  \
+         curl -s {url}/v1/sandboxes/first/exec -H \"Authorization: Bearer {token}\" \
          -H 'Content-Type: application/json' -d '{{\"command\":\"echo hello\"}}'\n",
     );
     // A closed stdout is no reason not to serve.

@@ -50,17 +50,25 @@ impl Client {
     pub fn new(base_url: &str, token: Option<&str>) -> Result<Self, ClientError> {
         let (endpoint, host) = Endpoint::parse(base_url)?;
         let authorization = token.map(bearer).transpose()?;
+        Ok(Self::at(endpoint, host, authorization))
+    }
+
+    pub(crate) fn at(
+        endpoint: Endpoint,
+        host: HeaderValue,
+        authorization: Option<HeaderValue>,
+    ) -> Self {
         let shared = Shared {
             endpoint,
             host,
             authorization,
             pool: Pool::default(),
         };
-        Ok(Self {
+        Self {
             shared: Arc::new(shared),
             idempotency_key: None,
             base: None,
-        })
+        }
     }
 
     /// A handle whose `POST`s carry this idempotency key: for one call, and its repetitions.

@@ -12,11 +12,13 @@ use std::task::{Context, Poll};
 use http::{HeaderValue, Uri};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
+use tokio::io::DuplexStream;
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
 use crate::ClientError;
+use crate::in_process::Connector;
 
 /// An address to connect to.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ pub(crate) enum Endpoint {
     Unix {
         path: PathBuf,
     },
+    InProcess(Connector),
 }
 
 impl Endpoint {
@@ -88,6 +91,7 @@ impl Endpoint {
             Self::Unix { path } => UnixStream::connect(path)
                 .await
                 .map(|s| Transport::Unix(TokioIo::new(s))),
+            Self::InProcess(connector) => Ok(Transport::InProcess(TokioIo::new(connector.open()))),
         };
         opened.map_err(|source| ClientError::Connect {
             endpoint: self.to_string(),
@@ -103,6 +107,7 @@ impl fmt::Display for Endpoint {
             Self::Tcp { host, port } => write!(f, "{host}:{port}"),
             #[cfg(unix)]
             Self::Unix { path } => write!(f, "unix:{}", path.display()),
+            Self::InProcess(_) => f.write_str("this process"),
         }
     }
 }
@@ -113,6 +118,7 @@ pub(crate) enum Transport {
     Tcp(TokioIo<TcpStream>),
     #[cfg(unix)]
     Unix(TokioIo<UnixStream>),
+    InProcess(TokioIo<DuplexStream>),
 }
 
 macro_rules! on_either {
@@ -121,6 +127,7 @@ macro_rules! on_either {
             Transport::Tcp($io) => $call,
             #[cfg(unix)]
             Transport::Unix($io) => $call,
+            Transport::InProcess($io) => $call,
         }
     };
 }

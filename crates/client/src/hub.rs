@@ -1,11 +1,14 @@
 //! Calls of a hub. Those of one sandbox are made by the client that [`Client::sandbox`] gives.
 
-use http::Method;
+use bytes::Bytes;
+use futures_util::Stream;
+use http::{HeaderMap, Method};
 use sandshell_types::{
-    AuditEntry, List, PortUnexposed, Preview, PreviewRequest, SandboxId, SandboxPatch,
-    SandboxRecord, SandboxSpec, TokenCreated, TokenRecord, TokenRequest,
+    AuditEntry, ImageName, ImageRecord, ImageRequest, List, PortUnexposed, Preview, PreviewRequest,
+    SandboxId, SandboxPatch, SandboxRecord, SandboxSpec, TokenCreated, TokenRecord, TokenRequest,
 };
 
+use crate::connection::OutBody;
 use crate::query::{Page, Query};
 use crate::{Client, ClientError};
 
@@ -113,6 +116,41 @@ impl Client {
     ) -> Result<PortUnexposed, ClientError> {
         let path = format!("/v1/sandboxes/{id}/ports/{port}/preview");
         self.without_body(Method::DELETE, &path).await
+    }
+
+    /// Imports an image from a tar archive: a root, `docker save` or an OCI layout; plain, gzip or zstd.
+    /// When the stream fails, nothing is imported.
+    pub async fn import_image(
+        &self,
+        name: &ImageName,
+        archive: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
+    ) -> Result<ImageRecord, ClientError> {
+        let body = OutBody::stream(archive);
+        let path = format!("/v1/images/{name}");
+        self.send_body(Method::PUT, &path, HeaderMap::new(), body)
+            .await
+    }
+
+    /// Makes an image of a directory of the hub's machine, which is copied.
+    pub async fn create_image(&self, request: &ImageRequest) -> Result<ImageRecord, ClientError> {
+        self.post("/v1/images", request).await
+    }
+
+    /// Lists images by name.
+    pub async fn images(&self, page: &Page) -> Result<List<ImageRecord>, ClientError> {
+        let query = Query::default().page(page);
+        self.get(&format!("/v1/images{query}")).await
+    }
+
+    /// One image.
+    pub async fn image(&self, name: &ImageName) -> Result<ImageRecord, ClientError> {
+        self.get(&format!("/v1/images/{name}")).await
+    }
+
+    /// Removes an image that no sandbox is made of.
+    pub async fn remove_image(&self, name: &ImageName) -> Result<ImageRecord, ClientError> {
+        self.without_body(Method::DELETE, &format!("/v1/images/{name}"))
+            .await
     }
 
     /// Makes a token; the reply has it this once.

@@ -1,4 +1,4 @@
-//! Typed async client of the Sandshell API, over TCP or a Unix socket.
+//! Typed async client of the Sandshell API, over TCP, a Unix socket or within one process.
 //!
 //! # Theory of operation
 //!
@@ -39,6 +39,7 @@ mod events;
 mod file;
 mod git;
 mod hub;
+mod in_process;
 mod live;
 mod pool;
 mod port;
@@ -58,6 +59,7 @@ pub use error::ClientError;
 pub use events::{EventStream, OutputStreamEvent, StreamEvent};
 pub use file::{FileContent, FileQuery, ListOptions, ReadOptions, WriteOptions};
 pub use hub::{AuditFilter, SandboxFilter};
+pub use in_process::Connector;
 pub use live::SseStream;
 pub use query::{EventQuery, OutputQuery, Page, ProcessFilter};
 pub use sandbox::{SandboxStream, SandboxStreamEvent};

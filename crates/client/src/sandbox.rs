@@ -1,6 +1,8 @@
 //! Calls about the sandbox as a whole.
 
-use sandshell_types::{EnvPatch, EnvReply, EventsTruncated, SandboxEvent, SandboxStats};
+use sandshell_types::{
+    EnvPatch, EnvReply, EventsTruncated, ProtectionsReply, SandboxEvent, SandboxStats,
+};
 
 use crate::live::{SseStream, number, payload};
 use crate::query::Query;
@@ -59,6 +61,11 @@ impl Client {
         let query = Query::default().with("from", from).with("types", types);
         let events = self.get_sse(&format!("/v1/events{query}")).await?;
         Ok(SandboxStream(events))
+    }
+
+    /// How the sandbox is isolated.
+    pub async fn protections(&self) -> Result<ProtectionsReply, ClientError> {
+        self.get("/v1/protections").await
     }
 
     /// What the sandbox uses.

@@ -1,12 +1,14 @@
 //! Calls that find files, search in them, and move trees in and out.
 
 use bytes::Bytes;
-use http::Method;
+use futures_util::Stream;
+use http::{HeaderMap, Method};
 use sandshell_types::{
     ArchiveCounts, ArchiveFormat, BackupId, BackupRecord, BackupRequest, FindReply, FindRequest,
     List, RestoreReply, RestoreRequest, SearchReply, SearchRequest,
 };
 
+use crate::connection::OutBody;
 use crate::query::Query;
 use crate::{ByteStream, Client, ClientError, FileQuery, Page, SseStream};
 
@@ -63,6 +65,18 @@ impl Client {
     ) -> Result<ArchiveCounts, ClientError> {
         let path = format!("/v1/files/archive{}", directory.query());
         self.put_bytes(&path, archive.into()).await
+    }
+
+    /// Unpacks an archive that comes as a stream. When the stream fails, so does the call.
+    pub async fn upload_archive(
+        &self,
+        directory: &FileQuery,
+        archive: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
+    ) -> Result<ArchiveCounts, ClientError> {
+        let path = format!("/v1/files/archive{}", directory.query());
+        let body = OutBody::stream(archive);
+        self.send_body(Method::PUT, &path, HeaderMap::new(), body)
+            .await
     }
 
     /// Makes a backup and waits for it.

@@ -73,14 +73,23 @@ impl Accounts {
         Ok(account)
     }
 
-    /// Finds a user by name, by number, or by a number that has no name.
+    /// Finds a user by name, by number, or by a number that has no name; `:GROUP` behind it is the group
+    /// to have instead of its own.
     fn lookup(&self, wanted: &str) -> Option<Account> {
         let table = |path: &str| {
             let text = self.inside.own_root().read_table(Path::new(path));
             text.unwrap_or_default()
         };
+        let (wanted, group) = match wanted.split_once(':') {
+            Some((user, group)) => (user, Some(group)),
+            None => (wanted, None),
+        };
+        let groups = table("/etc/group");
         let mut account = find_in(&table("/etc/passwd"), wanted)?;
-        account.groups = groups_of(&account, &table("/etc/group"));
+        if let Some(group) = group {
+            account.gid = group_in(&groups, group)?;
+        }
+        account.groups = groups_of(&account, &groups);
         account.taken_on = self.may_switch && self.own != account.uid;
         Some(account)
     }
@@ -144,6 +153,15 @@ fn find_in(passwd: &str, wanted: &str) -> Option<Account> {
     })
 }
 
+/// A group by name or number.
+fn group_in(groups: &str, wanted: &str) -> Option<u32> {
+    let named = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == wanted).then(|| fields.nth(1)?.parse().ok())?
+    });
+    named.or_else(|| wanted.parse().ok())
+}
+
 fn groups_of(account: &Account, group: &str) -> Vec<u32> {
     let mut groups = vec![account.gid];
     groups.extend(group.lines().filter_map(|line| {
@@ -174,6 +192,9 @@ mod tests {
             Some((54321, 54321))
         );
         let group = "adm:x:4:mary,x\nusers:x:1001:\nother:x:9:y\n";
+        assert_eq!(group_in(group, "users"), Some(1001));
+        assert_eq!(group_in(group, "77"), Some(77));
+        assert_eq!(group_in(group, "nobody-here"), None);
         let groups = by_name.map(|mary| groups_of(&mary, group));
         assert_eq!(groups, Some(vec![1001, 4]));
     }

@@ -27,9 +27,9 @@ pub struct Config {
     pub finished_for: Duration,
     /// Commands that may wait in a session.
     pub session_queue: usize,
-    /// Shells held ready for `exec`. Each costs about 0.3 MiB.
+    /// Most shells held ready for `exec`. Each costs about 0.3 MiB.
     pub exec_pool: usize,
-    /// Shells held ready for new sessions.
+    /// Most shells held ready for new sessions.
     pub session_pool: usize,
 }
 

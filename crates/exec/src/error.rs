@@ -140,6 +140,9 @@ pub enum ExecError {
         /// Its name or path.
         shell: String,
     },
+    /// The sandbox has no shell at all.
+    #[error("this sandbox has no shell: neither bash nor sh was found")]
+    NoShell,
     /// The shell asked for is none.
     #[error("{shell:?} cannot be used as a shell: {reason}")]
     ShellNotUsable {

@@ -177,7 +177,9 @@ mod tests {
     async fn a_reader_misses_nothing_or_is_told() {
         let events = Events::default();
         let mut live = events.reader(None);
-        events.publish(Happening::Ready {});
+        events.publish(Happening::Ready {
+            protections_off: Vec::new(),
+        });
         let first = live.next().await;
         let Heard::Event(number, _) = first[0] else {
             unreachable!("the first event");

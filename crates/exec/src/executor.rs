@@ -41,6 +41,9 @@ use crate::{Config, ExecError, StartError, stats};
 /// TERM to KILL for everything at shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
+/// When the first shell for a session is started unasked: the first exec of a fresh sandbox goes before.
+const SESSIONS_LATER: Duration = Duration::from_millis(25);
+
 /// Runs a text on top of a session's state, which comes as a script on descriptor 31.
 const FROM_STATE: &str =
     ". /proc/self/fd/31 2>/dev/null;exec 31<&-;eval \"$BASH_EXECUTION_STRING\"";
@@ -83,17 +86,16 @@ impl Executor {
                 .map_err(failed("user"))?,
             None => accounts.own(),
         };
-        let shell = host::find_program(&inside, "bash")
-            .or_else(|| host::find_program(&inside, "sh"))
-            .ok_or_else(|| "neither bash nor sh was found".to_owned())
-            .map_err(failed("shell"))?;
-        let has_bash = shell.file_name().is_some_and(|name| name == "bash");
+        let shell =
+            host::find_program(&inside, "bash").or_else(|| host::find_program(&inside, "sh"));
+        let has_bash = shell.as_ref().is_some_and(|path| path.ends_with("bash"));
         let init_pid = procfs::pid_of(&init.pidfd)
             .ok_or_else(|| "it is gone".to_owned())
             .map_err(failed("init"))?;
         let surroundings = init.surroundings;
         let wardens = Arc::new(Wardens::new(
             surroundings.warden,
+            surroundings.warden_plan,
             surroundings.pid_namespace,
         ));
         let host = Arc::new(Host {
@@ -119,14 +121,14 @@ impl Executor {
         let channels = Arc::new(channels);
         let exec_shells = has_bash.then(|| {
             let host = host.clone();
-            Pool::new(host.config.exec_pool, move || {
+            Pool::new(host.config.exec_pool, Duration::ZERO, move || {
                 let host = host.clone();
                 async move { ExecShell::start(&host).await }
             })
         });
         let session_shells = {
             let (host, channels) = (host.clone(), channels.clone());
-            Pool::new(host.config.session_pool, move || {
+            Pool::new(host.config.session_pool, SESSIONS_LATER, move || {
                 let (host, channels) = (host.clone(), channels.clone());
                 async move {
                     let variables = host.variables.now();
@@ -767,6 +769,7 @@ pub(crate) async fn fresh_shell(
     channels: &Arc<ChannelRoot>,
     pool: &Pool<Shell>,
 ) -> Result<Shell, ExecError> {
+    host.shell(spec.shell.as_deref())?;
     if spec.user.is_none()
         && spec.shell.is_none()
         && spec.limits.is_none()

@@ -47,8 +47,8 @@ pub(crate) struct Host {
     pub(crate) accounts: Accounts,
     /// The default one.
     pub(crate) account: Account,
-    /// bash, or sh where there is no bash.
-    pub(crate) shell: PathBuf,
+    /// bash, or sh where there is no bash; an image may have neither.
+    pub(crate) shell: Option<PathBuf>,
     pub(crate) null: OwnedFd,
 }
 
@@ -114,7 +114,8 @@ impl Host {
 
     /// What every command of this account has, before the sandbox's own variables.
     pub(crate) fn base_environment(&self, account: &Account) -> BTreeMap<String, String> {
-        account.base_environment(&self.shell.to_string_lossy())
+        let shell = self.shell.as_deref().map(Path::to_string_lossy);
+        account.base_environment(shell.as_deref().unwrap_or("/bin/sh"))
     }
 
     /// The environment a command of this account starts with, before the call's own.
@@ -146,7 +147,7 @@ impl Host {
     /// The shell a request names: a path, or a name to be found in the usual places.
     pub(crate) fn shell(&self, wanted: Option<&str>) -> Result<PathBuf, ExecError> {
         match wanted {
-            None => Ok(self.shell.clone()),
+            None => self.shell.clone().ok_or(ExecError::NoShell),
             Some(name) => {
                 find_program(&self.inside, name).ok_or_else(|| ExecError::ShellNotFound {
                     shell: name.to_owned(),

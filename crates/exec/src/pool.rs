@@ -1,7 +1,10 @@
 //! Shells held ready, so that nobody waits for bash to start.
 //!
-//! A pool is a bounded queue with one task that keeps it full. Taking gives the oldest; when the
-//! queue is empty the taker waits for the one that is being made. Each member is used once.
+//! A pool is a bounded queue with one task that fills it. Taking gives the oldest; when the queue is
+//! empty the taker waits for the one that is being made. Each member is used once.
+//!
+//! A pool begins with one member and holds one more each time a taker found it empty, up to its size:
+//! a sandbox that does one thing at a time does not pay for many.
 //!
 //! Two kinds: shells for `exec` ([`exec_shell`]) and shells for sessions (`crate::session::shell`).
 
@@ -9,14 +12,15 @@ pub(crate) mod exec_shell;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Notify, mpsc};
+use tokio::sync::{Mutex, Notify, Semaphore, mpsc};
 
 use crate::ExecError;
 
-/// How long the refill of a pool that is not empty waits, so that it does not compete for the
-/// processor with the command that has just taken a member.
+/// How long the making of a member waits that nobody waits for, so that it does not compete for the
+/// processor with the command that has just taken the last.
 const SETTLE: Duration = Duration::from_millis(2);
 
 /// Pause after a failed make, so that a machine without resources is not hammered.
@@ -34,34 +38,45 @@ pub(crate) trait Member: Send + 'static {
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
     ready: Mutex<mpsc::Receiver<Result<T, ExecError>>>,
+    /// A permit for each member to be made.
+    wanted: Arc<Semaphore>,
     /// Told when someone finds the queue empty.
     hungry: Arc<Notify>,
+    /// How many more may be held ready than now.
+    growth: AtomicUsize,
 }
 
 impl<T: Member> Pool<T> {
-    /// Starts the task that keeps `size` members ready.
-    pub(crate) fn new<F>(size: usize, make: impl Fn() -> F + Send + 'static) -> Arc<Self>
+    /// Starts the task that makes members, the first one after this long or when it is asked for.
+    pub(crate) fn new<F>(
+        size: usize,
+        first: Duration,
+        make: impl Fn() -> F + Send + 'static,
+    ) -> Arc<Self>
     where
         F: Future<Output = Result<T, ExecError>> + Send + 'static,
     {
+        // Never full: a member is made for each that was taken.
         let (sender, receiver) = mpsc::channel(size.max(1));
+        let wanted = Arc::new(Semaphore::new(1));
         let hungry = Arc::new(Notify::new());
-        let wanted = hungry.clone();
+        let pool = Arc::new(Self {
+            ready: Mutex::new(receiver),
+            wanted: wanted.clone(),
+            hungry: hungry.clone(),
+            growth: AtomicUsize::new(size.saturating_sub(1)),
+        });
         tokio::spawn(async move {
-            let mut failures = 0;
-            loop {
-                let full = sender.capacity() == 0;
-                let Ok(permit) = sender.reserve().await else {
-                    return;
-                };
-                if full {
-                    // A place has just become free: let the taker go first.
-                    tokio::select! {
-                        () = tokio::time::sleep(SETTLE) => {}
-                        () = wanted.notified() => {}
-                    }
-                }
+            let mut patience = first;
+            while let Ok(permit) = wanted.acquire().await {
+                permit.forget();
+                let asked = !patience.is_zero()
+                    && tokio::time::timeout(patience, hungry.notified())
+                        .await
+                        .is_ok();
+                patience = SETTLE;
                 let mut made = make().await;
+                let mut failures = 0;
                 while let Err(error) = &made
                     && failures < TRIES
                 {
@@ -70,19 +85,16 @@ impl<T: Member> Pool<T> {
                     tokio::time::sleep(AFTER_FAILURE).await;
                     made = make().await;
                 }
-                if made.is_ok() {
-                    failures = 0;
-                } else {
+                if made.is_err() && !asked {
                     // Only whoever waits now is told; the next one deserves another try.
-                    wanted.notified().await;
+                    hungry.notified().await;
                 }
-                permit.send(made);
+                if sender.send(made).await.is_err() {
+                    return;
+                }
             }
         });
-        Arc::new(Self {
-            ready: Mutex::new(receiver),
-            hungry,
-        })
+        pool
     }
 
     /// A member that can be used.
@@ -94,11 +106,26 @@ impl<T: Member> Pool<T> {
             };
             if ready.is_empty() {
                 self.hungry.notify_one();
+                self.grow();
             }
-            let mut member = ready.recv().await.ok_or_else(gone)??;
+            let member = ready.recv().await.ok_or_else(gone)?;
+            self.wanted.add_permits(1);
+            let mut member = member?;
             if member.is_usable() {
                 return Ok(member);
             }
+        }
+    }
+
+    /// Holds one more ready from now on, unless that is too many.
+    fn grow(&self) {
+        let less = |left: usize| left.checked_sub(1);
+        if self
+            .growth
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+            .is_ok()
+        {
+            self.wanted.add_permits(1);
         }
     }
 
@@ -106,6 +133,7 @@ impl<T: Member> Pool<T> {
     pub(crate) async fn close(&self) {
         let mut ready = self.ready.lock().await;
         ready.close();
+        self.wanted.close();
         // What is being made right now is dropped by the filling task, which finds the queue closed.
         while ready.try_recv().is_ok() {}
     }

@@ -2,8 +2,9 @@
 //! first of them is wanted.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
-use sandshell_isolate::{Warden, launch_warden};
+use sandshell_isolate::{Warden, WardenPlan, launch_warden};
 use sandshell_sys::procfs;
 use tokio::sync::{Mutex, OnceCell};
 
@@ -16,6 +17,8 @@ pub(crate) struct Wardens {
     /// Why there is none, where other commands would see whatever it starts.
     hindrance: Option<String>,
     given: Mutex<Option<Warden>>,
+    /// What one is told that we make.
+    plan: Arc<WardenPlan>,
     line: OnceCell<Line>,
 }
 
@@ -27,10 +30,15 @@ struct Line {
 }
 
 impl Wardens {
-    pub(crate) fn new(given: Option<Warden>, pid_namespace: Result<(), String>) -> Self {
+    pub(crate) fn new(
+        given: Option<Warden>,
+        plan: WardenPlan,
+        pid_namespace: Result<(), String>,
+    ) -> Self {
         Self {
             hindrance: pid_namespace.err(),
             given: Mutex::new(given),
+            plan: Arc::new(plan),
             line: OnceCell::new(),
         }
     }
@@ -54,10 +62,13 @@ impl Wardens {
                     return Err(unavailable("the agent may not make namespaces".to_owned()));
                 }
                 // Waits for its answer, so not on the runtime's thread.
-                None => tokio::task::spawn_blocking(launch_warden)
-                    .await
-                    .map_err(|error| ExecError::internal(error.to_string()))?
-                    .map_err(|error| unavailable(error.to_string()))?,
+                None => {
+                    let plan = Arc::clone(&self.plan);
+                    tokio::task::spawn_blocking(move || launch_warden(&plan))
+                        .await
+                        .map_err(|error| ExecError::internal(error.to_string()))?
+                        .map_err(|error| unavailable(error.to_string()))?
+                }
             };
             let spawner = Spawner::new(warden.socket)
                 .map_err(|error| ExecError::internal(error.to_string()))?;

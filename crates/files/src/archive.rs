@@ -19,9 +19,10 @@ mod reader;
 mod staging;
 mod unpack;
 
-pub use codec::Compression;
+pub use codec::{Compression, decompress};
 pub use pack::{Pack, PackRules};
 pub use place::{merge_into, replace};
+pub use reader::{Head, Kind, Reader};
 pub(crate) use unpack::verify;
 
 /// Most entries of an archive that is taken in.

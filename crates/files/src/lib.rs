@@ -5,7 +5,7 @@
 //! call is made for; nothing in here opens a user's path in another way. Git runs as a process of the
 //! sandbox like any other.
 
-mod archive;
+pub mod archive;
 mod backup;
 mod change;
 mod copy;

@@ -5,6 +5,7 @@
 
 mod audit;
 mod document;
+mod images;
 mod previews;
 mod sandboxes;
 mod service;
@@ -39,6 +40,8 @@ fn table() -> Vec<UtoipaMethodRouter<Arc<Hub>>> {
         routes!(sandboxes::resume),
         routes!(sandboxes::keepalive),
         routes!(previews::create, previews::revoke),
+        routes!(images::create, images::list),
+        routes!(images::import, images::get, images::remove),
         routes!(tokens::create, tokens::list),
         routes!(tokens::get, tokens::revoke),
         routes!(audit::list),

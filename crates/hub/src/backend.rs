@@ -90,6 +90,14 @@ pub enum BackendError {
         /// What is wrong with it.
         detail: String,
     },
+    /// The spec asks for an image that there is not.
+    #[error("there is no image {name:?}")]
+    NoImage {
+        /// Its name.
+        name: String,
+        /// Those there are.
+        known: Vec<String>,
+    },
     /// A limit cannot be kept, or not be changed to that at the moment; nothing was changed.
     #[error("{detail}")]
     Limit {
@@ -97,6 +105,16 @@ pub enum BackendError {
         pointer: String,
         /// Why not.
         detail: String,
+    },
+    /// This place forbids what sandboxes are made of.
+    #[error("{detail}")]
+    Forbidden {
+        /// What is not permitted.
+        detail: String,
+        /// The layers that cannot be had.
+        protections: Vec<Protection>,
+        /// What can be done about it.
+        remedy: &'static str,
     },
     /// The sandbox is dead.
     #[error("{0}")]

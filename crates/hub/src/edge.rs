@@ -33,6 +33,7 @@ use tower::Service as _;
 
 use crate::Hub;
 use crate::api;
+use crate::mcp;
 use crate::preview::{self, Asked, Name};
 use crate::route::{self, Admission, Forwarded, Outside};
 use crate::sandbox::By;
@@ -223,6 +224,9 @@ impl Edge {
             let passed = self.pass(&below, request, token, id).await;
             return passed.unwrap_or_else(IntoResponse::into_response);
         }
+        if uri.path() == mcp::PATH {
+            return mcp::answer(self, request, id).await;
+        }
         if let Err(refused) = self.hub.routes.check_query(request.method(), &uri) {
             return refused.into_response();
         }
@@ -284,6 +288,10 @@ impl Edge {
             None => Outside::Api { base },
         };
         route::pass(&sandbox, &target, &outside, request, id, &self.hub.tunnels).await
+    }
+
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.hub
     }
 
     async fn route(&self, request: Request<Body>) -> Response {

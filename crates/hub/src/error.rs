@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use sandshell_agent::parts::ApiError;
-use sandshell_types::{ErrorCode, Problem, Protection, SandboxId};
+use sandshell_types::{ErrorCode, ImageName, Problem, Protection, SandboxId};
 
 use crate::backend::BackendError;
+use crate::images::ImageError;
 use crate::store::StoreError;
 
 /// Why a request of the hub failed. Cheap to clone: all who wait for one create get the same.
@@ -40,6 +42,16 @@ pub(crate) enum HubError {
     Forbidden(&'static str),
     #[error("there is no token {0:?}")]
     TokenNotFound(String),
+    #[error("there is no image {name:?}")]
+    ImageNotFound {
+        name: String,
+        /// Those there are.
+        known: Vec<String>,
+    },
+    #[error("the image \"{name}\" is in use by the sandbox \"{by}\"")]
+    ImageInUse { name: ImageName, by: SandboxId },
+    #[error("the image cannot be made: {0}")]
+    Image(#[from] ImageError),
     #[error("the backend failed")]
     Backend(#[source] Arc<BackendError>),
     #[error("the store failed")]
@@ -84,9 +96,21 @@ impl HubError {
             Self::Invalid { .. } => ErrorCode::InvalidRequest,
             Self::Forbidden(_) => ErrorCode::Forbidden,
             Self::TokenNotFound(_) => ErrorCode::TokenNotFound,
+            Self::ImageNotFound { .. } => ErrorCode::ImageNotFound,
+            Self::ImageInUse { .. } => ErrorCode::ImageInUse,
+            Self::Image(error) => match error {
+                ImageError::Invalid { .. } | ImageError::BrokenOff => ErrorCode::InvalidImage,
+                ImageError::At { errno, .. } => match *errno {
+                    Errno::NOSPC | Errno::DQUOT => ErrorCode::NoSpace,
+                    Errno::NAMETOOLONG => ErrorCode::InvalidImage,
+                    _ => ErrorCode::Internal,
+                },
+            },
             Self::Backend(error) => match **error {
                 BackendError::Invalid { .. } => ErrorCode::InvalidRequest,
+                BackendError::NoImage { .. } => ErrorCode::ImageNotFound,
                 BackendError::Limit { .. } => ErrorCode::LimitUnavailable,
+                BackendError::Forbidden { .. } => ErrorCode::IsolationUnavailable,
                 _ => ErrorCode::Unavailable,
             },
             Self::Store(_) | Self::Random(_) => ErrorCode::Internal,
@@ -148,12 +172,39 @@ impl From<HubError> for ApiError {
                 Some(hint) => problem.pointer(pointer).hint(hint),
                 None => problem.pointer(pointer),
             },
+            HubError::ImageNotFound { known, .. } => problem.hint(images_hint(&known)),
+            HubError::ImageInUse { by, .. } => {
+                problem.hint(format!("DELETE /v1/sandboxes/{by} first, or take another name."))
+            }
+            HubError::Image(error) => match error {
+                ImageError::Invalid { .. } => problem.hint(
+                    "An image is a tar of a root (docker export), of docker save, or of an OCI layout; plain, gzip or zstd.",
+                ),
+                _ => problem,
+            },
             HubError::Backend(error) => match &*error {
+                BackendError::NoImage { name, known } => {
+                    Self::new(ErrorCode::ImageNotFound, format!("there is no image {name:?}"))
+                        .pointer("/image")
+                        .hint(images_hint(known))
+                }
                 BackendError::Invalid { pointer, detail } => {
                     Self::new(ErrorCode::InvalidRequest, detail.clone()).pointer(pointer.clone())
                 }
                 BackendError::Limit { pointer, detail } => {
                     Self::new(ErrorCode::LimitUnavailable, detail.clone()).pointer(pointer.clone())
+                }
+                forbidden @ BackendError::Forbidden {
+                    protections,
+                    remedy,
+                    ..
+                } => {
+                    let detail = forbidden.to_string();
+                    let mut problem = Problem::new(ErrorCode::IsolationUnavailable, detail)
+                        .pointer("/isolation")
+                        .hint(*remedy);
+                    problem.protections.clone_from(protections);
+                    problem.into()
                 }
                 other => {
                     tracing::error!(error = %other, "the backend failed");
@@ -173,4 +224,15 @@ impl From<HubError> for ApiError {
             HubError::Forbidden(_) | HubError::Ending => problem,
         }
     }
+}
+
+/// Which images there are, the first of them.
+fn images_hint(known: &[String]) -> String {
+    const SHOWN: usize = 20;
+    if known.is_empty() {
+        return "There are no images yet; PUT /v1/images/NAME imports one.".to_owned();
+    }
+    let shown: Vec<&str> = known.iter().take(SHOWN).map(String::as_str).collect();
+    let more = if known.len() > SHOWN { ", …" } else { "" };
+    format!("There are: {}{more}.", shown.join(", "))
 }

@@ -23,6 +23,7 @@
 
 pub mod backend;
 pub mod egress;
+pub mod images;
 
 mod api;
 mod audit;
@@ -30,6 +31,7 @@ mod edge;
 mod error;
 mod figures;
 mod local;
+mod mcp;
 mod preview;
 mod rate;
 mod registry;
@@ -51,6 +53,7 @@ use sandshell_agent::parts::{
     serve_connections, told_to_end, write_ready_file,
 };
 use sandshell_agent::{Listen, Origin, Token, TokenError};
+use sandshell_mcp::HttpService;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -60,6 +63,7 @@ pub use sandshell_agent::StateDirError;
 pub use store::StoreError;
 
 use crate::edge::{Answer, Edge};
+use crate::images::Images;
 use crate::local::LocalBackend;
 use crate::preview::Previews;
 use crate::registry::{Bounds, Registry};
@@ -153,6 +157,9 @@ pub enum ServeError {
     /// There is no token.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// The images cannot be used.
+    #[error("cannot use the images in the state directory")]
+    Images(#[source] io::Error),
     /// There is nowhere to run sandboxes.
     #[error("cannot run sandboxes")]
     Backend(#[source] io::Error),
@@ -210,6 +217,7 @@ impl ServeError {
 pub(crate) struct Hub {
     pub(crate) registry: Arc<Registry>,
     pub(crate) tokens: Tokens,
+    pub(crate) images: Arc<Images>,
     pub(crate) browsers: Browsers,
     pub(crate) previews: Previews,
     pub(crate) tickets: Tickets,
@@ -218,6 +226,7 @@ pub(crate) struct Hub {
     pub(crate) routes: &'static Routes,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) tunnels: Tunnels,
+    pub(crate) mcp: HttpService,
 }
 
 /// The routes of the hub.
@@ -241,7 +250,10 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
         source,
     })?;
     let secret = admin_token(&options, &state_dir)?;
-    let backend = LocalBackend::new(state_dir.path()).map_err(ServeError::Backend)?;
+    let images = Images::open(state_dir.path()).map_err(ServeError::Images)?;
+    let images = Arc::new(images);
+    let backend = LocalBackend::new(state_dir.path(), Arc::clone(&images));
+    let backend = backend.map_err(ServeError::Backend)?;
     let bounds = Bounds {
         sandboxes: options.max_sandboxes,
         per_token: options.max_sandboxes_per_token,
@@ -273,6 +285,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
     let hub = Arc::new(Hub {
         registry: Arc::clone(&registry),
         tokens,
+        images,
         browsers: Browsers::new(&address, options.cors_origins.clone(), &options.allow_hosts),
         previews,
         tickets: Tickets::new(routes()),
@@ -284,6 +297,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
             open: TaskTracker::new(),
             shutdown: shutdown.clone(),
         },
+        mcp: mcp::service(shutdown.clone()),
     });
     let told = told_to_end().map_err(ServeError::Signals)?;
     let server = tokio::spawn(serve_connections(

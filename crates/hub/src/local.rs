@@ -19,17 +19,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sandshell_agent::Settings;
 use sandshell_isolate::host_root;
+use sandshell_isolate::image_root::{self, ImageRootError};
 use sandshell_isolate::launcher::{Launcher, LauncherError, Naming};
-use sandshell_isolate::limits::SandboxLimits;
-use sandshell_isolate::plan::{Ids, SANDBOX_USER, SandboxPlan as Plan};
-use sandshell_isolate::stage::Outcome;
+use sandshell_isolate::limits::{self as group_limit, SandboxLimits};
+use sandshell_isolate::plan::{Ids, RootPlan, SANDBOX_USER, SandboxPlan as Plan, WORKSPACE};
+use sandshell_isolate::stage::{Outcome, REMEDY, Step};
 use sandshell_sys::{reactor, signal};
-use sandshell_types::{Cpus, NetworkMode, Protection, SandboxId, SandboxSpec};
+use sandshell_types::{Cpus, ImageConfig, NetworkMode, Protection, SandboxId, SandboxSpec};
 use tokio::io::{AsyncReadExt as _, Interest};
 use tokio::net::UnixStream;
 
 use crate::backend::{Backend, BackendError, Created, Endpoint, Pending, Place, SandboxPlan};
 use crate::egress::{Authority, Egress, EgressConfig, Outside, Policy, Trust};
+use crate::error::HubError;
+use crate::images::Images;
 
 /// Ids of the host that sandboxes take, far above those of people, and how many each.
 const FIRST_ID: u32 = 0x1000_0000;
@@ -53,6 +56,7 @@ const GROUP: &str = "sandshell-";
 pub(crate) struct LocalBackend {
     sandboxes: PathBuf,
     etc: PathBuf,
+    images: Arc<Images>,
     ids: IdRule,
     launcher: Arc<Mutex<Option<Launcher>>>,
     live: Mutex<HashMap<Place, Arc<OwnedFd>>>,
@@ -73,7 +77,7 @@ enum IdRule {
 
 impl LocalBackend {
     /// A backend that keeps what it has below this directory.
-    pub(crate) fn new(state: &Path) -> io::Result<Self> {
+    pub(crate) fn new(state: &Path, images: Arc<Images>) -> io::Result<Self> {
         let sandboxes = state.join("sandboxes");
         let etcs = state.join("etc");
         for dir in [&sandboxes, &etcs] {
@@ -95,6 +99,7 @@ impl LocalBackend {
         Ok(Self {
             sandboxes,
             etc,
+            images,
             ids,
             launcher: Arc::default(),
             live: Mutex::default(),
@@ -172,13 +177,15 @@ impl LocalBackend {
             IdRule::Own => Ids::Own,
         };
         let limits = spec.limits.clone().unwrap_or_default();
-        let mut root = host_root::plan(
-            &self.etc,
-            ids,
-            limits.disk_bytes.unwrap_or(DISK),
-            limits.inodes.unwrap_or(INODES),
-        );
-        let mut settings = settings(spec);
+        let size = limits.disk_bytes.unwrap_or(DISK);
+        let inodes = limits.inodes.unwrap_or(INODES);
+        let (mut root, mut settings) = match &spec.image {
+            Some(image) => self.image(image, spec, ids, size, inodes)?,
+            None => (
+                host_root::plan(&self.etc, ids, size, inodes),
+                settings(spec, ImageConfig::default()),
+            ),
+        };
         if let Some(way_out) = way_out {
             settings.egress = true;
             if let Some(trust) = way_out {
@@ -200,6 +207,45 @@ impl LocalBackend {
                 source: error.into(),
             })?,
         })
+    }
+
+    /// The root of an image, and what it says about commands.
+    fn image(
+        &self,
+        name: &str,
+        spec: &SandboxSpec,
+        ids: Ids,
+        size: u64,
+        inodes: u64,
+    ) -> Result<(RootPlan, Settings), BackendError> {
+        let image = self.images.find(name).map_err(|error| match error {
+            HubError::ImageNotFound { name, known } => BackendError::NoImage { name, known },
+            other => BackendError::Dead(other.to_string()),
+        })?;
+        let mut config = image.config;
+        if ids == Ids::Own {
+            // There is one user only.
+            config.user = None;
+        }
+        let settings = settings(spec, config);
+        let user = settings
+            .user
+            .as_deref()
+            .filter(|user| *user != SANDBOX_USER);
+        let workdir = settings.cwd.as_deref().and_then(Path::to_str);
+        let root = self.images.root_of(&image.name);
+        let root = image_root::plan(&root, user, workdir, ids, size, inodes);
+        let root = root.map_err(|error| match error {
+            ImageRootError::NoUser { .. } => BackendError::Invalid {
+                pointer: "/user".to_owned(),
+                detail: error.to_string(),
+            },
+            other => BackendError::Failed {
+                action: "read the image",
+                source: io::Error::other(other),
+            },
+        })?;
+        Ok((root, settings))
     }
 
     /// Asks the launcher, on a thread where that may block. One that is gone is started again.
@@ -229,6 +275,7 @@ impl LocalBackend {
                 pointer: pointer_of(&limit),
                 detail: reason,
             },
+            LauncherError::Step(step) => failed_at(step),
             error => BackendError::Failed {
                 action: "make the sandbox",
                 source: io::Error::other(error),
@@ -464,7 +511,8 @@ impl Backend for LocalBackend {
             if known.is_empty() {
                 self.forget_old_etcs();
             }
-            Ok(())
+            // The first sandbox need not wait for it.
+            self.ask(|_| Ok(())).await
         })
     }
 }
@@ -473,11 +521,16 @@ fn group(place: &Place) -> String {
     format!("{GROUP}{place}")
 }
 
-fn settings(spec: &SandboxSpec) -> Settings {
+/// What was asked for, above what the image says, above the defaults.
+fn settings(spec: &SandboxSpec, image: ImageConfig) -> Settings {
+    let mut env = image.env;
+    env.extend(spec.env.clone());
+    let cwd = spec.cwd.clone().or(image.workdir);
+    let user = spec.user.clone().or(image.user);
     Settings {
-        cwd: Some(PathBuf::from(spec.cwd.as_deref().unwrap_or("/workspace"))),
-        user: Some(spec.user.as_deref().unwrap_or(SANDBOX_USER).to_owned()),
-        env: spec.env.clone(),
+        cwd: Some(cwd.map_or_else(|| Path::new("/").join(WORKSPACE), PathBuf::from)),
+        user: Some(user.unwrap_or_else(|| SANDBOX_USER.to_owned())),
+        env,
         log_bytes: None,
         egress: false,
     }
@@ -485,8 +538,7 @@ fn settings(spec: &SandboxSpec) -> Settings {
 
 fn group_limits(limits: &sandshell_types::SandboxLimits) -> Result<SandboxLimits, BackendError> {
     let invalid = |pointer: String, detail: String| BackendError::Invalid { pointer, detail };
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let all = f64::from(u32::try_from(processors).unwrap_or(u32::MAX));
+    let all = f64::from(u32::try_from(group_limit::processors()).unwrap_or(u32::MAX));
     let cpus = limits.cpus.unwrap_or(all);
     let cpus = Cpus::new(cpus).ok_or_else(|| {
         let detail = "a share of the processors is at least 0.01".to_owned();
@@ -523,10 +575,25 @@ async fn outcome(report: OwnedFd) -> Result<Vec<Protection>, BackendError> {
     report.read_to_end(&mut text).await.map_err(died)?;
     match serde_json::from_slice(&text) {
         Ok(Outcome::Ready(protections)) => Ok(protections),
-        Ok(Outcome::Failed(step)) => Err(died(io::Error::other(step))),
+        Ok(Outcome::Failed(step)) => Err(failed_at(step)),
         Err(_) => Err(BackendError::Dead(
             "its agent ended at its start; see agent.log in its directory".to_owned(),
         )),
+    }
+}
+
+/// What became of a sandbox that could not be made.
+fn failed_at(step: Step) -> BackendError {
+    match step.forbidden() {
+        Some(forbidden) => BackendError::Forbidden {
+            detail: forbidden.to_string(),
+            protections: forbidden.protections,
+            remedy: REMEDY,
+        },
+        None => BackendError::Failed {
+            action: "make the sandbox",
+            source: io::Error::other(step),
+        },
     }
 }
 

@@ -15,7 +15,7 @@ mod schema;
 
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, ToSql, params};
 use sandshell_types::{AuditEntry, SandboxId, SandboxRecord, SandboxSpec, Timestamp, TokenRecord};
 use tokio::sync::{mpsc, oneshot};
 
@@ -194,9 +194,13 @@ fn transact(connection: &mut Connection, changes: Vec<Change>) -> Result<(), Sto
 }
 
 fn make(connection: &Connection, change: Change) -> Result<(), StoreError> {
+    // Statements are compiled once.
+    let run = |text: &str, values: &[&dyn ToSql]| -> Result<usize, rusqlite::Error> {
+        connection.prepare_cached(text)?.execute(values)
+    };
     match change {
         Change::PutSandbox(stored) => {
-            connection.execute(
+            run(
                 "INSERT OR REPLACE INTO sandboxes (id, place, slot, owner, state, asked, record)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 params![
@@ -210,17 +214,17 @@ fn make(connection: &Connection, change: Change) -> Result<(), StoreError> {
                 ],
             )?;
             if stored.record.state.is_over() {
-                connection.execute(
+                run(
                     "DELETE FROM exposures WHERE place = ?1",
-                    [stored.place.as_str()],
+                    params![stored.place.as_str()],
                 )?;
             }
         }
         Change::ForgetSandbox(id) => {
-            connection.execute("DELETE FROM sandboxes WHERE id = ?1", [id.as_str()])?;
+            run("DELETE FROM sandboxes WHERE id = ?1", params![id.as_str()])?;
         }
         Change::PutToken(token) => {
-            connection.execute(
+            run(
                 "INSERT OR REPLACE INTO tokens (id, hash, record) VALUES (?1, ?2, ?3)",
                 params![
                     token.record.id,
@@ -230,22 +234,22 @@ fn make(connection: &Connection, change: Change) -> Result<(), StoreError> {
             )?;
         }
         Change::ForgetToken(id) => {
-            connection.execute("DELETE FROM tokens WHERE id = ?1", [id])?;
+            run("DELETE FROM tokens WHERE id = ?1", params![id])?;
         }
         Change::PutExposure(exposure) => {
-            connection.execute(
+            run(
                 "INSERT OR REPLACE INTO exposures (place, port, secret) VALUES (?1, ?2, ?3)",
                 params![exposure.place.as_str(), exposure.port, exposure.secret],
             )?;
         }
         Change::ForgetExposure(place, port) => {
-            connection.execute(
+            run(
                 "DELETE FROM exposures WHERE place = ?1 AND port = ?2",
                 params![place.as_str(), port],
             )?;
         }
         Change::Audit(entry) => {
-            connection.execute(
+            run(
                 "INSERT INTO audit (at, action, token, target, outcome, detail, request_id)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 params![
@@ -259,7 +263,10 @@ fn make(connection: &Connection, change: Change) -> Result<(), StoreError> {
                 ],
             )?;
             let newest = connection.last_insert_rowid();
-            connection.execute("DELETE FROM audit WHERE id <= ?1", [newest - AUDIT_KEPT])?;
+            run(
+                "DELETE FROM audit WHERE id <= ?1",
+                params![newest - AUDIT_KEPT],
+            )?;
         }
     }
     Ok(())

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandshell_sys::capability::{self, Capabilities, Capability, Sets};
 use sandshell_sys::landlock::{Ruleset, access};
 use sandshell_sys::rights::Rights;
@@ -65,8 +66,19 @@ pub struct InitHardening<'a> {
     pub channels: Option<BorrowedFd<'a>>,
     /// Directories below which files may be written; absent, everywhere the mounts allow it.
     pub writable: Option<&'a [PathBuf]>,
+    /// Which devices may be commanded.
+    pub devices: Devices,
     /// Capabilities that init itself keeps beyond those of a program of root.
     pub keep: Capabilities,
+}
+
+/// Which devices programs may command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Devices {
+    /// Those that every sandbox has.
+    Usual,
+    /// All that are there: whoever made the place gave them, graphics processors and the like.
+    Given,
 }
 
 /// A hardened init, and the rights of the programs it starts.
@@ -81,10 +93,55 @@ pub struct Hardened<'a> {
 }
 
 impl Hardened<'_> {
+    /// Fails unless each wall stands that this kernel can build.
+    pub(crate) fn complete(self) -> Result<Self, Errno> {
+        let (landlock, filter) = (self.landlock.err(), self.filter.err());
+        match landlock.or(filter) {
+            None | Some(Errno::NOSYS | Errno::OPNOTSUPP) => Ok(self),
+            Some(errno) => Err(errno),
+        }
+    }
+
     /// The rights of a program of this user.
     pub fn rights(&self, uid: u32) -> &Rights<'_> {
         if uid == 0 { &self.root } else { &self.ordinary }
     }
+}
+
+/// Limits that init sets for itself and so for all it starts.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ceilings {
+    /// Most processes. Set before the inner user namespace is made, it is a ceiling over all users of
+    /// the sandbox.
+    pub(crate) pids: Option<u64>,
+    /// Most open files of each process.
+    pub(crate) open_files: Option<u64>,
+}
+
+impl Ceilings {
+    pub(crate) fn set(self) -> Result<(), Errno> {
+        if let Some(pids) = self.pids {
+            let limit = Rlimit {
+                current: Some(pids),
+                maximum: Some(pids),
+            };
+            setrlimit(Resource::Nproc, limit)?;
+        }
+        limit_files(self.open_files)
+    }
+}
+
+/// The usual limit, whatever that of the hub is: programs that close all they might have open take time
+/// for each. One that was asked for cannot be raised again.
+fn limit_files(most: Option<u64>) -> Result<(), Errno> {
+    const USUAL: u64 = 1024;
+    let hard = most.or(getrlimit(Resource::Nofile).maximum);
+    let soft = most.unwrap_or(hard.map_or(USUAL, |hard| hard.min(USUAL)));
+    let limit = Rlimit {
+        current: Some(soft),
+        maximum: hard,
+    };
+    setrlimit(Resource::Nofile, limit)
 }
 
 /// A step that must not fail anywhere did.
@@ -133,7 +190,7 @@ fn drop_capabilities(keep: Capabilities) -> Result<Capabilities, Errno> {
 }
 
 fn restrict_files(hardening: &InitHardening<'_>) -> Result<u32, Errno> {
-    let ruleset = files_ruleset(hardening.channels, hardening.writable)?;
+    let ruleset = files_ruleset(hardening)?;
     ruleset.restrict_self()?;
     Ok(ruleset.abi())
 }
@@ -141,15 +198,14 @@ fn restrict_files(hardening: &InitHardening<'_>) -> Result<u32, Errno> {
 /// The rules on files: everything that the mounts and modes allow, but no device is made, none is
 /// commanded except those of every sandbox, and nothing is written outside `writable` if that is
 /// given. Mounts can no longer be changed, whatever capabilities there are.
-pub fn files_ruleset(
-    channels: Option<BorrowedFd<'_>>,
-    writable: Option<&[PathBuf]>,
-) -> Result<Ruleset, Errno> {
+fn files_ruleset(hardening: &InitHardening<'_>) -> Result<Ruleset, Errno> {
     let mut ruleset = Ruleset::new()?;
-    let harmless =
-        access::all(ruleset.abi()) & !(access::MAKE_CHAR | access::MAKE_BLOCK | access::IOCTL_DEV);
+    let mut harmless = access::all(ruleset.abi()) & !(access::MAKE_CHAR | access::MAKE_BLOCK);
+    if hardening.devices == Devices::Usual {
+        harmless &= !access::IOCTL_DEV;
+    }
     let root = open(Path::new("/"))?;
-    match writable {
+    match hardening.writable {
         None => ruleset.allow(&root, harmless)?,
         Some(places) => {
             ruleset.allow(&root, access::READING)?;
@@ -159,14 +215,13 @@ pub fn files_ruleset(
         }
     }
     let of_device = access::READ_FILE | access::WRITE_FILE | access::IOCTL_DEV;
+    // What is not there, or hidden by a program that may change the root, is not to be had.
     for device in DEVICES.iter().chain(TERMINALS) {
-        match open(Path::new(device)) {
-            Ok(device) => ruleset.allow(device, of_device)?,
-            Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno),
+        if let Ok(device) = open(Path::new(device)) {
+            ruleset.allow(device, of_device)?;
         }
     }
-    if let Some(channels) = channels {
+    if let Some(channels) = hardening.channels {
         let of_channel = access::READ_FILE | access::WRITE_FILE | access::TRUNCATE;
         ruleset.allow(channels, of_channel)?;
     }

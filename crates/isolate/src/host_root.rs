@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
-use crate::plan::{Ids, RootPlan, SANDBOX_UID, SANDBOX_USER, Shown};
+use crate::plan::{Ids, RootPlan, SANDBOX_UID, SANDBOX_USER, Shown, WORKSPACE};
 
 /// What the host's programs need to find in /etc, files and directories.
 const KEPT: &[&str] = &[
@@ -97,6 +97,11 @@ const PACKAGES: &str = "var/lib/dpkg";
 const FIRST_PERSON: u32 = 1000;
 const NOBODY: u32 = 65534;
 
+/// What every sandbox has in /etc, whatever its root.
+pub(crate) const HOSTNAME: &str = "sandbox\n";
+pub(crate) const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost ip6-localhost\n";
+pub(crate) const RESOLVER: &str = "nameserver 127.0.0.1\noptions edns0\n";
+
 /// Largest file that is copied.
 const FILE_LIMIT: u64 = 4 * 1024 * 1024;
 
@@ -131,6 +136,8 @@ pub fn plan(etc: &Path, ids: Ids, size_bytes: u64, inodes: u64) -> RootPlan {
         shown,
         links,
         files: Vec::new(),
+        own: vec![WORKSPACE.to_owned()],
+        owner: (SANDBOX_UID, SANDBOX_UID),
         size_bytes,
         inodes,
     }
@@ -172,12 +179,9 @@ pub fn make_etc(at: &Path) -> io::Result<()> {
     for (name, content) in [
         ("passwd", passwd.as_str()),
         ("group", group.as_str()),
-        ("hostname", "sandbox\n"),
-        (
-            "hosts",
-            "127.0.0.1 localhost\n::1 localhost ip6-localhost\n",
-        ),
-        ("resolv.conf", "nameserver 127.0.0.1\noptions edns0\n"),
+        ("hostname", HOSTNAME),
+        ("hosts", HOSTS),
+        ("resolv.conf", RESOLVER),
     ] {
         fs::write(at.join(name), content)?;
         fs::set_permissions(at.join(name), fs::Permissions::from_mode(0o644))?;

@@ -1,7 +1,7 @@
 //! The `init` process: spawns what the agent asks for, reaps everything, reports exits. Nothing else.
 //!
 //! ```text
-//! start ─► (private mounts, own /proc) ─► READY ─► serve ──agent gone / SIGTERM──► end all ─► exit
+//! start ─► (own /proc) ─► (hardened, proved) ─► READY ─► serve ──agent gone / SIGTERM──► end all ─► exit
 //! ```
 //!
 //! It is single-threaded and waits in one `poll` on two descriptors: the agent's socket and a
@@ -15,18 +15,21 @@ use std::path::PathBuf;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{WaitOptions, WaitStatus};
+use sandshell_sys::capability::Capabilities;
 use sandshell_sys::rights::Rights;
 use sandshell_sys::spawn::{Identity, SpawnError, SpawnPlan, Spawned, Stage, spawn};
-use sandshell_sys::{procfs, signal};
+use sandshell_sys::{packet, procfs, signal};
 
-use crate::harden::Hardened;
+use crate::harden::{self, Devices, Filters, HardenError, Hardened, InitHardening};
 use crate::keeper::{Keepers, Lost};
-use crate::plan::SANDBOX_UID;
-use crate::private::{Home, Privates};
+use crate::private::{Home, Privates, Standing};
+use crate::probe::{self, Bait, Outside};
 use crate::protocol::{Event, Exit, MAX_INLINE, ReceiveError, SpawnRequest};
 
 /// The descriptor of the agent's socket in init.
 pub const SOCKET_FD: i32 = 3;
+/// And of the file system that the sessions' channels lie on.
+pub const CHANNELS_FD: i32 = 4;
 
 const SIGCHLD: i32 = 17;
 /// Ends init in an orderly way when it is not PID 1 of a namespace. There only those inside could
@@ -42,6 +45,21 @@ pub struct InitOptions {
     pub avoid_clone3: bool,
     /// Groups to remove, with those in them, when the agent is gone.
     pub cgroups: Vec<PathBuf>,
+    /// What programs give up all, and for the proof of it how it looks outside; absent, nothing.
+    pub hardening: Option<Unaided>,
+    /// Whether sessions have a file system for their channels, which is then a descriptor of ours.
+    pub channels: bool,
+    /// It is a warden: it starts private trees only, and keeps its rights for that.
+    pub warden: bool,
+}
+
+/// Hardening without a launcher.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unaided {
+    /// How it looks outside.
+    pub outside: Outside,
+    /// Who commands are unless they ask for another; absent, whoever the agent is.
+    pub user: Option<u32>,
 }
 
 /// Why init could not serve.
@@ -69,11 +87,44 @@ pub fn run(socket: &OwnedFd, options: &InitOptions) -> Result<(), InitError> {
     }
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(setup("non-dumpable"))?;
+    let channels = options.channels.then(|| packet::inherited(CHANNELS_FD));
+    let channels = channels.flatten();
+    let filters = options.hardening.as_ref().map(|_| Filters::compile());
+    let hardening = filters.as_ref().map(|filters| InitHardening {
+        filters,
+        channels: channels.as_ref().map(AsFd::as_fd),
+        writable: None,
+        devices: Devices::Given,
+        keep: Capabilities::NONE,
+    });
+    if options.warden {
+        let ready = Event::Ready {
+            root: None,
+            protections: Vec::new(),
+        };
+        return serve(socket, options, None, Standing::Beside(hardening), &ready);
+    }
+    let (hardened, protections) = match (&hardening, &options.hardening) {
+        (Some(hardening), Some(unaided)) => {
+            let bait = Bait::lay().map_err(setup("the probe"))?;
+            let hardened = harden::on_init(hardening)
+                .map_err(|HardenError { step, errno }| InitError::Setup { step, errno })?;
+            let user = unaided.user.map(|uid| Identity {
+                uid,
+                gid: uid,
+                groups: Vec::new(),
+            });
+            let rights = hardened.rights(uid_of(user.as_ref()));
+            let proved = probe::run(&unaided.outside, &bait, user.as_ref(), rights);
+            (Some(hardened), proved)
+        }
+        _ => (None, Vec::new()),
+    };
     let ready = Event::Ready {
         root: None,
-        protections: Vec::new(),
+        protections,
     };
-    serve(socket, options, None, &ready)
+    serve(socket, options, hardened.as_ref(), Standing::Init, &ready)
 }
 
 /// Says that it is ready and serves until the agent is gone.
@@ -81,6 +132,7 @@ pub(crate) fn serve(
     socket: &OwnedFd,
     options: &InitOptions,
     hardened: Option<&Hardened<'_>>,
+    standing: Standing<'_>,
     ready: &Event,
 ) -> Result<(), InitError> {
     let setup = |step| move |errno| InitError::Setup { step, errno };
@@ -100,7 +152,7 @@ pub(crate) fn serve(
         },
         programs: HashMap::new(),
         keepers: Keepers::default(),
-        privates: Privates::default(),
+        privates: Privates::of(standing),
     }
     .serve(&signals);
     end_everything(options);
@@ -109,25 +161,19 @@ pub(crate) fn serve(
 
 /// Runs the warden of an isolated sandbox until the agent is gone. To be called in a fork of whoever
 /// made init's namespaces, with the same user and all its rights, in the agent's PID namespace.
-pub fn run_warden(socket: &OwnedFd, home: Home) -> Result<(), InitError> {
+pub(crate) fn run_warden(socket: &OwnedFd, home: Home<'_>) -> Result<(), InitError> {
     let setup = |step| move |errno| InitError::Setup { step, errno };
     signal::default_all();
     let signals = signal::block_all_and_watch(&[SIGCHLD, SIGTERM]).map_err(setup("signalfd"))?;
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(setup("non-dumpable"))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    let privates = Privates::of(home).map_err(setup("the commands' mounts"))?;
-    let ready = Event::Ready {
-        root: None,
-        protections: Vec::new(),
-    };
-    ready.send(socket).map_err(setup("ready message"))?;
     let mut warden = Init {
         socket,
         manner: Manner::default(),
         programs: HashMap::new(),
         keepers: Keepers::default(),
-        privates,
+        privates: Privates::of(Standing::Outside(home, false)),
     };
     warden.serve(&signals);
     warden.privates.kill();
@@ -158,7 +204,7 @@ struct Init<'a> {
     /// Who reports for the others. An agent asks either for groups or for keepers, never for both.
     keepers: Keepers,
     /// Those that have a PID namespace of their own.
-    privates: Privates,
+    privates: Privates<'a>,
 }
 
 impl Init<'_> {
@@ -205,6 +251,12 @@ impl Init<'_> {
                     stage: Stage::Private,
                     errno,
                 },
+            }
+        } else if self.privates.exclusively() {
+            Event::Failed {
+                id: request.id,
+                stage: Stage::Private,
+                errno: Errno::PERM,
             }
         } else if request.flags.keeper {
             match self.keepers.start(self.socket, request, fds, self.manner) {
@@ -287,11 +339,19 @@ pub(crate) struct Manner<'a> {
 }
 
 impl Manner<'_> {
-    /// What a program gives up. One that takes on nobody is no root.
+    /// What a program gives up.
     fn rights(&self, identity: Option<&Identity>) -> Option<&Rights<'_>> {
-        let uid = identity.map_or(SANDBOX_UID, |identity| identity.uid);
-        self.hardened.map(|hardened| hardened.rights(uid))
+        let hardened = self.hardened?;
+        Some(hardened.rights(uid_of(identity)))
     }
+}
+
+/// The user of a program. One that takes on nobody is whoever init is.
+fn uid_of(identity: Option<&Identity>) -> u32 {
+    identity.map_or_else(
+        || rustix::process::geteuid().as_raw(),
+        |identity| identity.uid,
+    )
 }
 
 /// Starts what a request describes.

@@ -1,4 +1,5 @@
-//! Launching init: which of its surroundings can be had here, tried in order, and said honestly.
+//! Launching init without a launcher: which of its surroundings can be had here, tried in order, and said
+//! honestly. What needs no namespace is built all the same: see `harden`.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,13 +9,16 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{WaitId, WaitIdOptions, waitid};
+use rustix::process::{DumpableBehavior, WaitId, WaitIdOptions, set_dumpable_behavior, waitid};
 use sandshell_sys::cgroup::Group;
+use sandshell_sys::mounts::{self, Limits};
 use sandshell_sys::packet;
 use sandshell_sys::spawn::{SpawnError, SpawnPlan, Spawned, Stage, spawn};
+use sandshell_types::{Layer, Protection, ProtectionStatus};
 
-use crate::init::{InitOptions, SOCKET_FD};
+use crate::init::{CHANNELS_FD, InitOptions, SOCKET_FD, Unaided};
 use crate::limits::{Controllers, Parent, SandboxGroups};
+use crate::probe::{self, Outside};
 use crate::protocol::Event;
 
 const CLONE_NEWNS: u64 = 0x0002_0000;
@@ -35,6 +39,10 @@ pub struct LaunchOptions {
     pub without_cgroup: bool,
     /// No `clone3`, as in a default container. Implies no cgroup.
     pub without_clone3: bool,
+    /// Programs keep all rights of the agent.
+    pub without_hardening: bool,
+    /// Who commands are unless they ask for another; absent, whoever the agent is.
+    pub user: Option<u32>,
 }
 
 /// What could be had, and why not where it could not.
@@ -48,6 +56,17 @@ pub struct Surroundings {
     pub controllers: Controllers,
     /// The warden, where it runs already; elsewhere [`launch_warden`] starts one.
     pub warden: Option<Warden>,
+    /// What such a one is told.
+    pub warden_plan: WardenPlan,
+}
+
+/// What a warden is told that an agent starts by itself.
+#[derive(Debug, Default)]
+pub struct WardenPlan {
+    /// How it hardens what it starts.
+    pub hardening: Option<Unaided>,
+    /// Where the sessions' channels lie.
+    pub channels: Option<OwnedFd>,
 }
 
 /// A second init, outside init's PID namespace, for private process trees.
@@ -72,6 +91,8 @@ pub struct InitHandle {
     pub root: Option<OwnedFd>,
     /// A file system of nobody else's for what shells and the agent exchange.
     pub channels: Option<OwnedFd>,
+    /// What became of each layer of isolation.
+    pub protections: Vec<Protection>,
 }
 
 /// Why there is no init.
@@ -83,6 +104,9 @@ pub enum LaunchError {
     /// The socket to it could not be made.
     #[error("cannot make init's socket: {0}")]
     Socket(Errno),
+    /// This process cannot be protected, or cannot look around.
+    #[error("cannot prepare the hardening: {0}")]
+    Hardening(Errno),
     /// It ended or hung before it was ready.
     #[error("init did not become ready")]
     NotReady,
@@ -90,6 +114,16 @@ pub enum LaunchError {
 
 /// Starts init. To be called before the agent has threads, with the best surroundings that work.
 pub fn launch(options: LaunchOptions) -> Result<InitHandle, LaunchError> {
+    let hardening = if options.without_hardening {
+        None
+    } else {
+        // What is in our memory, the token above all, is not for programs of the same user.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(LaunchError::Hardening)?;
+        Some(Unaided {
+            outside: Outside::look().map_err(LaunchError::Hardening)?,
+            user: options.user,
+        })
+    };
     let avoid_clone3 = options.without_clone3 || !clone3_works();
     let (cgroup, controllers) = if options.without_cgroup {
         let off = "switched off";
@@ -98,63 +132,125 @@ pub fn launch(options: LaunchOptions) -> Result<InitHandle, LaunchError> {
         make_groups(avoid_clone3)
     };
     let made = cgroup.iter().chain(controllers.groups());
-    let cgroups: Vec<PathBuf> = made.filter_map(Group::path).collect();
-    let mut pid_namespace = Err("switched off".to_owned());
-    if !options.without_pid_namespace {
-        let init = InitOptions {
-            namespaced: true,
-            avoid_clone3,
-            cgroups: cgroups.clone(),
-        };
-        match start(&init) {
-            Ok((socket, pidfd)) => {
-                let surroundings = Surroundings {
-                    pid_namespace: Ok(()),
-                    cgroup,
-                    controllers,
-                    warden: None,
-                };
-                return Ok(InitHandle {
-                    socket,
-                    pidfd,
-                    surroundings,
-                    root: None,
-                    channels: None,
-                });
-            }
-            Err(error) => pid_namespace = Err(error.to_string()),
-        }
-    }
-    let init = InitOptions {
-        namespaced: false,
+    let channels = channels();
+    let mut init = InitOptions {
+        namespaced: true,
         avoid_clone3,
-        cgroups,
+        cgroups: made.filter_map(Group::path).collect(),
+        hardening: hardening.clone(),
+        ..InitOptions::default()
     };
-    let (socket, pidfd) = start(&init)?;
-    if let Err(reason) = &mut pid_namespace {
-        reason.push_str("; orphans are collected by a subreaper instead");
-    }
-    Ok(InitHandle {
-        socket,
-        pidfd,
-        surroundings: Surroundings {
-            pid_namespace,
-            cgroup,
-            controllers,
-            warden: None,
+    let namespaced = if options.without_pid_namespace {
+        Err("switched off".to_owned())
+    } else {
+        start(&init, channels.as_ref()).map_err(|error| error.to_string())
+    };
+    let (started, pid_namespace) = match namespaced {
+        Ok(started) => (started, Ok(())),
+        Err(reason) => {
+            init.namespaced = false;
+            let reason = format!("{reason}; orphans are collected by a subreaper instead");
+            (start(&init, channels.as_ref())?, Err(reason))
+        }
+    };
+    let surroundings = Surroundings {
+        pid_namespace,
+        cgroup,
+        controllers,
+        warden: None,
+        warden_plan: WardenPlan {
+            hardening,
+            channels: channels.as_ref().and_then(|fd| fd.try_clone().ok()),
         },
+    };
+    Ok(InitHandle {
+        protections: probe::compose(started.proved, known(&surroundings)),
+        socket: started.socket,
+        pidfd: started.pidfd,
+        surroundings,
         root: None,
-        channels: None,
+        channels,
     })
 }
 
+/// A file system for what shells and the agent exchange, where one can be mounted.
+fn channels() -> Option<OwnedFd> {
+    let limits = Limits {
+        read_only: false,
+        no_devices: true,
+        no_programs: false,
+    };
+    mounts::fresh(c"tmpfs", &[(c"mode", "0711")], limits).ok()
+}
+
+/// What no probe could see from inside.
+fn known(surroundings: &Surroundings) -> Vec<Protection> {
+    let said = |name, status, reason: &str| Protection {
+        name,
+        status,
+        reason: Some(reason.to_owned()),
+    };
+    let mut known = vec![match &surroundings.cgroup {
+        Ok(_) => Protection {
+            name: Layer::KillTree,
+            status: ProtectionStatus::Enforced,
+            reason: None,
+        },
+        Err(reason) => {
+            let reason = format!("no group to kill: {reason}");
+            said(Layer::KillTree, ProtectionStatus::Partial, &reason)
+        }
+    }];
+    known.push(match &surroundings.controllers.memory {
+        Ok(_) => Protection {
+            name: Layer::OomAttribution,
+            status: ProtectionStatus::Enforced,
+            reason: None,
+        },
+        Err(reason) => said(Layer::OomAttribution, ProtectionStatus::Off, reason),
+    });
+    let of_the_place = "an agent by itself leaves this to whoever made the place it runs in";
+    for layer in [
+        Layer::CpuLimit,
+        Layer::MemoryLimit,
+        Layer::PidsLimit,
+        Layer::DiskLimit,
+        Layer::InodeLimit,
+        Layer::EgressPolicy,
+    ] {
+        known.push(said(layer, ProtectionStatus::Off, of_the_place));
+    }
+    if surroundings.warden_plan.hardening.is_some() {
+        known.push(said(
+            Layer::LandlockFs,
+            ProtectionStatus::Partial,
+            "every device that is there can be commanded",
+        ));
+    } else {
+        let off = |layer: &Layer| said(*layer, ProtectionStatus::Off, "switched off");
+        known.extend(probe::JUDGED.iter().map(off));
+    }
+    known
+}
+
 /// Starts a warden. Blocks until it is ready.
-pub fn launch_warden() -> Result<Warden, LaunchError> {
-    let (socket, pidfd) = start(&InitOptions::default())?;
+pub fn launch_warden(plan: &WardenPlan) -> Result<Warden, LaunchError> {
+    let options = InitOptions {
+        hardening: plan.hardening.clone(),
+        warden: true,
+        ..InitOptions::default()
+    };
+    let Started { socket, pidfd, .. } = start(&options, plan.channels.as_ref())?;
     Ok(Warden { socket, pidfd })
 }
 
-fn start(options: &InitOptions) -> Result<(OwnedFd, OwnedFd), LaunchError> {
+struct Started {
+    socket: OwnedFd,
+    pidfd: OwnedFd,
+    proved: Vec<Protection>,
+}
+
+fn start(options: &InitOptions, channels: Option<&OwnedFd>) -> Result<Started, LaunchError> {
     let (ours, theirs) = packet::pair().map_err(LaunchError::Socket)?;
     let null = std::fs::OpenOptions::new()
         .read(true)
@@ -172,18 +268,33 @@ fn start(options: &InitOptions) -> Result<(OwnedFd, OwnedFd), LaunchError> {
         argv.push(c"--cgroup".to_owned());
         argv.extend(CString::new(group.as_os_str().as_bytes()));
     }
+    if let Some(Unaided { outside, user }) = &options.hardening {
+        argv.push(c"--harden".to_owned());
+        argv.extend(CString::new(outside.to_word()));
+        argv.extend(CString::new(
+            user.map_or_else(String::new, |uid| uid.to_string()),
+        ));
+    }
+    if options.warden {
+        argv.push(c"--warden".to_owned());
+    }
+    if channels.is_some() {
+        argv.push(c"--channels".to_owned());
+    }
     let stderr = std::io::stderr();
+    let mut fds = vec![
+        (null.as_fd(), 0),
+        (null.as_fd(), 1),
+        (stderr.as_fd(), 2),
+        (theirs.as_fd(), SOCKET_FD),
+    ];
+    fds.extend(channels.map(|channels| (channels.as_fd(), CHANNELS_FD)));
     let spawned = spawn(&SpawnPlan {
         programs: &[c"/proc/self/exe".to_owned()],
         argv: &argv,
         env: &[],
         cwd: Some(c"/"),
-        fds: &[
-            (null.as_fd(), 0),
-            (null.as_fd(), 1),
-            (stderr.as_fd(), 2),
-            (theirs.as_fd(), SOCKET_FD),
-        ],
+        fds: &fds,
         identity: None,
         rights: None,
         rlimits: &[],
@@ -198,8 +309,12 @@ fn start(options: &InitOptions) -> Result<(OwnedFd, OwnedFd), LaunchError> {
         avoid_clone3: options.avoid_clone3,
     })?;
     drop(theirs);
-    if let Some(Event::Ready { .. }) = wait_for_event(&ours) {
-        Ok((ours, spawned.pidfd))
+    if let Some(Event::Ready { protections, .. }) = wait_for_event(&ours) {
+        Ok(Started {
+            socket: ours,
+            pidfd: spawned.pidfd,
+            proved: protections,
+        })
     } else {
         end(&spawned);
         Err(LaunchError::NotReady)
@@ -233,6 +348,17 @@ pub fn parse_init_arguments(
             "--namespaced" => options.namespaced = true,
             "--avoid-clone3" => options.avoid_clone3 = true,
             "--cgroup" => options.cgroups.push(PathBuf::from(arguments.next()?)),
+            "--harden" => {
+                let outside = Outside::from_word(arguments.next()?.to_str()?)?;
+                let user = arguments.next()?;
+                let user = user.to_str().filter(|uid| !uid.is_empty());
+                options.hardening = Some(Unaided {
+                    outside,
+                    user: user.map(str::parse).transpose().ok()?,
+                });
+            }
+            "--warden" => options.warden = true,
+            "--channels" => options.channels = true,
             _ => return None,
         }
     }

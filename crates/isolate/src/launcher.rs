@@ -4,7 +4,7 @@
 //! hub ──launch{plan}──► launcher ──fork──► stage ─► agent
 //!     ◄─pidfd, report──────                 │
 //!     ◄──────────────────────── report: Outcome, once
-//!     ──freeze, thaw, limit, remove, sweep{group}, name──►
+//!     ──freeze, thaw, limit, remove{group}, name──►
 //! ```
 //!
 //! It is a re-exec of the same binary, so that what it forks shares its pages and holds nothing of
@@ -138,7 +138,8 @@ impl Launcher {
             cgroup: None,
             join: &[],
             controlling_terminal: false,
-            avoid_clone3: false,
+            // It is not there in containers, and nothing is needed of it.
+            avoid_clone3: true,
         })
         .map_err(|error| LauncherError::Gone(error.errno))?;
         Ok(Self {
@@ -170,6 +171,12 @@ impl Launcher {
         }
     }
 
+    /// Has a directory removed at the end, ours or the launcher's, unless there is a sandbox in it, with
+    /// which it goes.
+    pub fn keep(&self, directory: &Path) -> Result<(), LauncherError> {
+        self.ask(&Wish::Keep(directory.to_owned())).map(drop)
+    }
+
     /// Gives a sandbox another host name.
     pub fn name(&self, naming: &Naming, name: &str) -> Result<(), LauncherError> {
         let wish = Wish::Name(name.to_owned());
@@ -196,12 +203,6 @@ impl Launcher {
     /// Kills what is left in the groups of this name, and removes them.
     pub fn remove(&self, group: &str) -> Result<(), LauncherError> {
         self.ask(&Wish::Remove(group.to_owned())).map(drop)
-    }
-
-    /// Removes all groups whose names begin so, but for these.
-    pub fn sweep(&self, prefix: &str, but: Vec<String>) -> Result<(), LauncherError> {
-        let prefix = prefix.to_owned();
-        self.ask(&Wish::Sweep { prefix, but }).map(drop)
     }
 
     fn ask(&self, wish: &Wish) -> Result<Vec<OwnedFd>, LauncherError> {
@@ -290,6 +291,7 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
         outside: Outside::look().ok(),
     };
     let mut kept = Vec::new();
+    let mut directories = Vec::new();
     let mut buffer = [0; 16];
     while let Some((_, mut fds)) = receive(&socket, &mut buffer) {
         let Some(wish) = fds.pop().and_then(read_wish) else {
@@ -302,7 +304,11 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
                     // The agent holds nothing of the hub's.
                     drop((socket, kept));
                     return match stage::become_agent(&workshop, *birth, report) {
-                        Ok(seat) => serve_agent(seat),
+                        Ok(seat) => {
+                            // Nor of the host's groups.
+                            drop(workshop);
+                            serve_agent(seat)
+                        }
                         Err((report, step)) => {
                             report.tell(&Outcome::Failed(step));
                             125
@@ -311,6 +317,10 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
                 }
                 Err(step) => Err(step.into()),
             },
+            Wish::Keep(directory) => {
+                directories.push(directory);
+                Ok(Vec::new())
+            }
             Wish::Limit { group, limits } => SandboxGroups::existing(&workshop.parent, &group)
                 .change(&limits)
                 .map(|()| Vec::new())
@@ -322,11 +332,6 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
                 done(groups.thaw().map_err(Step::at("the sandbox's groups")))
             }
             Wish::Remove(group) => done(remove(&workshop, &group)),
-            Wish::Sweep { prefix, but } => {
-                let left = workshop.parent.names(&prefix).into_iter();
-                let mut left = left.filter(|name| !but.contains(name));
-                done(left.try_for_each(|name| remove(&workshop, &name)))
-            }
         };
         reply(&socket, answer);
     }
@@ -341,6 +346,9 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
         // The end of the agent is the end of its namespaces, and so of everything in them.
         let _ = poll(&mut [PollFd::new(&agent, PollFlags::IN)], None);
         let _ = remove(&workshop, &group);
+        let _ = std::fs::remove_dir_all(directory);
+    }
+    for directory in directories {
         let _ = std::fs::remove_dir_all(directory);
     }
     0
@@ -443,6 +451,7 @@ fn read_wish(memfd: OwnedFd) -> Option<Wish> {
 /// What the hub can ask for.
 #[derive(Debug, Serialize, Deserialize)]
 enum Wish {
+    Keep(PathBuf),
     Launch(Box<SandboxPlan>),
     Freeze(String),
     Thaw(String),
@@ -453,10 +462,6 @@ enum Wish {
         limits: SandboxLimits,
     },
     Remove(String),
-    Sweep {
-        prefix: String,
-        but: Vec<String>,
-    },
 }
 
 /// Why it did not get it.
@@ -550,7 +555,7 @@ fn begin(workshop: &Workshop, plan: &SandboxPlan) -> Result<Begun, Step> {
         .and(Namespaces::IPC)
         .and(Namespaces::UTS);
     let born =
-        namespace::fork_into(all, groups.agent_group()).map_err(Step::at("new namespaces"))?;
+        namespace::fork_into(all, groups.agent_group()).map_err(Step::at(stage::NEW_NAMESPACES))?;
     let Some(agent) = born else {
         drop((gone, report, alive));
         let birth = Birth {

@@ -4,7 +4,7 @@
 //! # Making one
 //!
 //! A hub has a *launcher* (`launcher`) fork an agent and an init into namespaces (`stage`), with a root
-//! of their own (`rootfs`, `host_root`), groups and limits (`limits`), hardened (`harden`) and looked at
+//! of their own (`rootfs`, `host_root`, `image_root`), groups and limits (`limits`), hardened (`harden`) and looked at
 //! from inside (`probe`). Where the agent runs alone, as in a container, it launches init itself
 //! (`launch`).
 //!
@@ -36,6 +36,7 @@
 
 pub mod harden;
 pub mod host_root;
+pub mod image_root;
 pub mod init;
 mod keeper;
 pub mod launch;
@@ -48,5 +49,7 @@ pub mod protocol;
 mod rootfs;
 pub mod stage;
 
-pub use launch::{InitHandle, LaunchError, LaunchOptions, Surroundings, Warden, launch_warden};
+pub use launch::{
+    InitHandle, LaunchError, LaunchOptions, Surroundings, Warden, WardenPlan, launch_warden,
+};
 pub use protocol::{Event, SpawnFlags, SpawnRequest};

@@ -17,6 +17,8 @@
 mod parent;
 mod sandbox;
 
+use std::sync::LazyLock;
+
 use sandshell_sys::cgroup::{Group, Limit, Seat, Version};
 use sandshell_types::Cpus;
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,13 @@ const LEAST_MEMORY: u64 = 16 << 20;
 const LEAST_MEMORY_INSIDE: u64 = 4 << 20;
 /// Fewest processes of a sandbox: init, the shells held ready and a command with a few children.
 const LEAST_PIDS: u64 = 16;
+
+/// Processors that there are for us, and so for a sandbox. Found out once, for it takes dozens of calls.
+pub fn processors() -> u64 {
+    static FOUND: LazyLock<u64> =
+        LazyLock::new(|| std::thread::available_parallelism().map_or(1, |n| n.get() as u64));
+    *FOUND
+}
 
 /// What a whole sandbox may use. Absent: no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,7 +126,7 @@ impl SandboxLimits {
     }
 
     fn check_against(&self, least_memory: u64, least_pids: u64) -> Result<(), LimitError> {
-        let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+        let processors = processors();
         within(
             "memory_bytes",
             self.memory_bytes,

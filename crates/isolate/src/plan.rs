@@ -10,6 +10,8 @@ use crate::limits::SandboxLimits;
 pub const SANDBOX_USER: &str = "sandbox";
 /// Its number, and that of its group.
 pub const SANDBOX_UID: u32 = 1000;
+/// Where commands start unless they, or the image, say otherwise: without the leading slash.
+pub const WORKSPACE: &str = "workspace";
 /// The agent's number in a sandbox that has a range of ids: the one after those that commands can be.
 pub const AGENT_UID: u32 = 65536;
 /// How many ids a sandbox with a range takes.
@@ -60,6 +62,11 @@ pub struct RootPlan {
     pub links: Vec<(String, String)>,
     /// Files of this sandbox alone: place without a leading slash, content. All may read them.
     pub files: Vec<(String, String)>,
+    /// Directories of whoever commands run as, made where they are missing: places without a leading
+    /// slash.
+    pub own: Vec<String>,
+    /// Whoever that is: user and group. Where there is one user, it is that one.
+    pub owner: (u32, u32),
     /// Most bytes that can be written.
     pub size_bytes: u64,
     /// Most files that can be made.

@@ -15,7 +15,7 @@
 //! everything in there: the kernel sees to that before the reaper itself is gone.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -26,8 +26,11 @@ use sandshell_sys::namespace::{Namespaces, fork_into};
 use sandshell_sys::signal;
 use sandshell_sys::spawn::{SpawnError, Spawned, Stage};
 
+use crate::harden::{self, Ceilings, Hardened, InitHardening};
 use crate::init::{Manner, mount_own_proc, reap_one, send, spawn_request};
+use crate::limits::Joins;
 use crate::protocol::{Event, Exit, SpawnRequest};
+use crate::rootfs;
 
 /// What a private tree has of its own.
 const OWN: Namespaces = Namespaces::PID.and(Namespaces::MOUNT);
@@ -36,53 +39,98 @@ const OWN: Namespaces = Namespaces::PID.and(Namespaces::MOUNT);
 /// program is to have the same but for its processes. Init itself cannot make private trees there: it
 /// has given up its rights over the namespaces it made, and may not mount a /proc.
 #[derive(Debug)]
-pub struct Home {
+pub(crate) struct Home<'a> {
     /// Init's mount namespace.
-    pub mounts: OwnedFd,
-    /// Init's cgroup namespace, where it has one.
-    pub groups: Option<OwnedFd>,
+    pub(crate) mounts: OwnedFd,
+    /// Init's cgroup namespace.
+    pub(crate) groups: OwnedFd,
     /// Init's user namespace.
-    pub users: OwnedFd,
-    /// Covers what must not be seen in a fresh /proc. Called with the rights to mount.
-    pub mask_proc: fn() -> Result<(), Errno>,
-    /// Gives up what init has given up: filters and capabilities. Called last.
-    pub settle: fn() -> Result<(), Errno>,
+    pub(crate) users: OwnedFd,
+    /// The groups that init is in, for trees that are not born in one.
+    pub(crate) joins: Joins,
+    /// Init's own limits.
+    pub(crate) ceilings: Ceilings,
+    /// What init has given up.
+    pub(crate) hardening: InitHardening<'a>,
 }
 
-impl Home {
-    /// Goes where the commands' files are; what is forked afterwards has a copy of their mounts.
+impl<'a> Home<'a> {
+    /// All that a warden must keep open for it.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let namespaces = [&self.mounts, &self.groups, &self.users];
+        let own = namespaces.into_iter().chain(self.joins.files());
+        own.map(|fd| fd.as_fd()).chain(self.hardening.channels)
+    }
+
+    /// Goes where the commands' groups and files are; what is forked afterwards is in the same groups
+    /// and has a copy of their mounts.
     fn enter(&self) -> Result<(), Errno> {
+        self.joins.join_all()?;
         move_into_link_name_space(self.mounts.as_fd(), Some(LinkNameSpaceType::Mount))
     }
 
-    /// Becomes what init is to its commands. Nothing leads back.
-    fn move_in(&self) -> Result<(), Errno> {
-        (self.mask_proc)()?;
-        if let Some(groups) = &self.groups {
-            let kind = Some(LinkNameSpaceType::ControlGroup);
-            move_into_link_name_space(groups.as_fd(), kind)?;
-        }
-        move_into_link_name_space(self.users.as_fd(), Some(LinkNameSpaceType::User))?;
-        (self.settle)()
+    /// Becomes what init is to its commands, with a /proc of its own processes. Nothing leads back.
+    fn move_in(self) -> Result<Hardened<'a>, Errno> {
+        rootfs::replace_proc()?;
+        self.ceilings.set()?;
+        let to =
+            |namespace: &OwnedFd, kind| move_into_link_name_space(namespace.as_fd(), Some(kind));
+        to(&self.groups, LinkNameSpaceType::ControlGroup)?;
+        to(&self.users, LinkNameSpaceType::User)?;
+        harden::on_init(&self.hardening)
+            .map_err(|error| error.errno)?
+            .complete()
     }
 }
 
-/// The private trees of an init or warden.
+/// Where whoever starts private trees stands.
 #[derive(Debug, Default)]
-pub(crate) struct Privates {
-    /// The request's number and the reaper, by the reaper's pid.
-    reapers: HashMap<i32, (u64, OwnedFd)>,
-    home: Option<Home>,
+pub(crate) enum Standing<'a> {
+    /// It is no warden.
+    #[default]
+    Init,
+    /// A warden outside of its programs' home, and whether it has gone in. It waits until the first
+    /// tree is wanted: joining groups takes milliseconds, and most sandboxes have no private tree.
+    Outside(Home<'a>, bool),
+    /// A warden of an agent by itself, in the place where all of it is; and what its programs give up.
+    Beside(Option<InitHardening<'a>>),
 }
 
-impl Privates {
-    /// For a warden outside of this home.
-    pub(crate) fn of(home: Home) -> Result<Self, Errno> {
-        home.enter()?;
-        Ok(Self {
+impl<'a> Standing<'a> {
+    /// Makes a fresh PID namespace's first process what init is to its commands.
+    fn settle(self) -> Result<Option<Hardened<'a>>, Errno> {
+        match self {
+            Self::Outside(home, _) => home.move_in().map(Some),
+            Self::Beside(Some(hardening)) => {
+                mount_own_proc()?;
+                let hardened = harden::on_init(&hardening).map_err(|error| error.errno)?;
+                hardened.complete().map(Some)
+            }
+            Self::Beside(None) | Self::Init => mount_own_proc().map(|()| None),
+        }
+    }
+}
+
+/// The private trees of a warden.
+#[derive(Debug, Default)]
+pub(crate) struct Privates<'a> {
+    /// The request's number and the reaper, by the reaper's pid.
+    reapers: HashMap<i32, (u64, OwnedFd)>,
+    standing: Standing<'a>,
+}
+
+impl<'a> Privates<'a> {
+    pub(crate) fn of(standing: Standing<'a>) -> Self {
+        Self {
             reapers: HashMap::new(),
-            home: Some(home),
-        })
+            standing,
+        }
+    }
+
+    /// Whether nothing but private trees may be started here: whoever starts them has rights that no
+    /// program is to have.
+    pub(crate) fn exclusively(&self) -> bool {
+        !matches!(self.standing, Standing::Init)
     }
 
     /// Ends all of them.
@@ -100,9 +148,14 @@ impl Privates {
         fds: Vec<OwnedFd>,
         manner: Manner<'_>,
     ) -> Result<(), Errno> {
+        if let Standing::Outside(home, entered @ false) = &mut self.standing {
+            home.enter()?;
+            *entered = true;
+        }
         let group = fds.last().filter(|_| request.flags.into_cgroup);
         let Some(Spawned { pid, pidfd }) = fork_into(OWN, group.map(|fd| fd.as_fd()))? else {
-            serve(socket, request, fds, self.home.as_ref(), manner);
+            let standing = std::mem::take(&mut self.standing);
+            serve(socket, request, fds, standing, manner);
             std::process::exit(0);
         };
         self.reapers.insert(pid, (request.id, pidfd));
@@ -140,11 +193,11 @@ fn serve(
     socket: &OwnedFd,
     request: &SpawnRequest,
     fds: Vec<OwnedFd>,
-    home: Option<&Home>,
+    standing: Standing<'_>,
     manner: Manner<'_>,
 ) {
     let id = request.id;
-    let started = start(request, &fds, home, manner);
+    let started = start(request, &fds, standing, manner);
     // The program's pipes must have no other holder, or their end would never be seen.
     drop(fds);
     let (reaper, program) = match started {
@@ -174,17 +227,18 @@ fn serve(
 fn start(
     request: &SpawnRequest,
     fds: &[OwnedFd],
-    home: Option<&Home>,
+    standing: Standing<'_>,
     manner: Manner<'_>,
 ) -> Result<(OwnedFd, Spawned), SpawnError> {
     let at = |stage| move |errno| SpawnError { stage, errno };
     // No tree outlives the warden that answers for it.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(at(Stage::Private))?;
-    mount_own_proc().map_err(at(Stage::Private))?;
     let reaper = pidfd_open(getpid(), PidfdFlags::empty()).map_err(at(Stage::Private))?;
-    if let Some(home) = home {
-        home.move_in().map_err(at(Stage::Private))?;
-    }
+    let hardened = standing.settle().map_err(at(Stage::Private))?;
+    let manner = Manner {
+        hardened: hardened.as_ref().or(manner.hardened),
+        ..manner
+    };
     // Born in its group already.
     let mut program = request.clone();
     program.flags.into_cgroup = false;

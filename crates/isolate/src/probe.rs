@@ -45,6 +45,28 @@ impl Outside {
             root: status::root_directory()?,
         })
     }
+
+    /// As a word of a command line.
+    pub(crate) fn to_word(&self) -> String {
+        let numbers = self.namespaces.numbers().into_iter();
+        let all = numbers.chain([self.root.0, self.root.1]);
+        all.map(|number| number.to_string())
+            .collect::<Vec<_>>()
+            .join(",")
+    }
+
+    /// Reads such a word.
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        let numbers: Vec<u64> = word
+            .split(',')
+            .map(|number| number.parse().ok())
+            .collect::<Option<_>>()?;
+        let (namespaces, root) = numbers.split_first_chunk()?;
+        Some(Self {
+            namespaces: Namespaces::of(*namespaces),
+            root: <[u64; 2]>::try_from(root).ok()?.into(),
+        })
+    }
 }
 
 /// Something for the probe to reach for, from before the hardening.

@@ -3,17 +3,26 @@
 //! ```text
 //! W   one tmpfs with the sandbox's size and inodes; all that is written lies here
 //! ├─ r/    the root's own directories, bound over itself as `s`, and pivoted to
+//! ├─ d/    /dev, where the image has one of its own
 //! ├─ l/N   a shown directory, attached
 //! └─ u/N   what was changed in it, w/N the overlay's scratch
 //! ```
 //!
-//! Everything but `s` is gone from sight after the pivot. Invariants: nothing of the host is shown
-//! but what the plan names; no set-user-id bit and, but for the nodes of /dev, no device means
-//! anything; /proc is the commands' own and masked.
+//! Everything but `s` is gone from sight after the pivot. An image is shown as the whole of `s`: a
+//! copy-on-write layer over it.
+//!
+//! Invariants: nothing of the host is shown but what the plan names; no set-user-id bit and, but for
+//! the nodes of /dev, no device means anything; /proc is the commands' own and masked. While the host's
+//! files can still be reached nothing in `s` is opened by a path, for whoever made an image chose its
+//! links: [`Building`] resolves names beneath `s` alone.
 
+use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use rustix::fs::{CWD, Mode, OFlags, chmod, chown, mkdir, openat, symlink};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, chownat, mkdir, mkdirat, openat, openat2,
+    statat, symlinkat, unlinkat,
+};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
@@ -28,11 +37,11 @@ use crate::stage::Step;
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 
 const DEVICE_LINKS: &[(&str, &str)] = &[
-    ("dev/fd", "/proc/self/fd"),
-    ("dev/stdin", "/proc/self/fd/0"),
-    ("dev/stdout", "/proc/self/fd/1"),
-    ("dev/stderr", "/proc/self/fd/2"),
-    ("dev/ptmx", "pts/ptmx"),
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
 ];
 
 /// Files of /proc that tell of the host or act on it.
@@ -67,7 +76,6 @@ const MASKED_DIRECTORIES: &[&str] = &["acpi", "asound", "scsi", "driver"];
 const DIRECTORIES: &[(&str, u32, bool)] = &[
     ("home", 0o755, false),
     ("home/sandbox", 0o755, true),
-    ("workspace", 0o755, true),
     ("root", 0o700, false),
     ("tmp", 0o1777, false),
     ("run", 0o755, false),
@@ -80,11 +88,17 @@ const DIRECTORIES: &[(&str, u32, bool)] = &[
     ("mnt", 0o755, false),
     ("opt", 0o755, false),
     ("srv", 0o755, false),
-    ("proc", 0o555, false),
-    ("dev", 0o755, false),
-    ("dev/pts", 0o755, false),
-    ("dev/shm", 0o1777, false),
 ];
+
+/// Directories of an image in which something is made, and which may belong to nobody we can be.
+const ENTERED: &[&str] = &["etc", "home", "var"];
+
+/// For a file that must not be there yet.
+const FRESH: OFlags = OFlags::CREATE
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::WRONLY)
+    .union(OFlags::CLOEXEC);
 
 /// Builds the root and makes it ours. `trees` are copies of the shown directories, in the plan's
 /// order. To be called with all rights over a fresh mount namespace in
@@ -108,24 +122,29 @@ pub(crate) fn enter(plan: &RootPlan, ids: Ids, trees: &[OwnedFd]) -> Result<(), 
         mounts::fresh(c"tmpfs", &options, limits).map_err(Step::at("the writable layer"))?;
     mounts::attach(&writable, CWD, place).map_err(Step::at("the writable layer"))?;
     rustix::process::chdir(place).map_err(Step::at("the writable layer"))?;
-    for name in ["r", "s", "l", "u", "w"] {
+    for name in ["r", "s", "d", "l", "u", "w"] {
         mkdir(name, Mode::from_raw_mode(0o755)).map_err(Step::at("the writable layer"))?;
     }
     mount_bind("r", "s").map_err(Step::at("the root"))?;
-    show(plan, trees)?;
-    make_directories(ids)?;
+    show(plan, ids, trees)?;
+    let building = Building::open().map_err(Step::at("the root"))?;
+    building
+        .make_directories(plan, ids)
+        .map_err(Step::at("the root's directories"))?;
     for (name, target) in &plan.links {
-        match symlink(target.as_str(), format!("s/{name}")) {
+        match symlinkat(target.as_str(), &building.root, name.as_str()) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(Step::at("a link in the root")(errno)),
         }
     }
     for (name, content) in &plan.files {
-        write_file(name, content).map_err(Step::at("a file of the root"))?;
+        building
+            .write_file(name, content)
+            .map_err(Step::at("a file of the root"))?;
     }
-    make_devices(&nodes).map_err(Step::at("/dev"))?;
-    make_proc().map_err(Step::at("/proc"))?;
-    rustix::process::chdir("s").map_err(Step::at("the root"))?;
+    let dev = building.make_devices(&nodes).map_err(Step::at("/dev"))?;
+    building.make_proc(&dev).map_err(Step::at("/proc"))?;
+    rustix::process::fchdir(&building.root).map_err(Step::at("the root"))?;
     pivot()
 }
 
@@ -144,7 +163,7 @@ pub(crate) fn privatise() -> Result<(), Errno> {
     )
 }
 
-fn show(plan: &RootPlan, trees: &[OwnedFd]) -> Result<(), Step> {
+fn show(plan: &RootPlan, ids: Ids, trees: &[OwnedFd]) -> Result<(), Step> {
     for (n, (shown, tree)) in plan.shown.iter().zip(trees).enumerate() {
         let place = format!("s/{}", shown.place);
         make_parents(&shown.place).map_err(Step::at("a shown directory"))?;
@@ -154,6 +173,9 @@ fn show(plan: &RootPlan, trees: &[OwnedFd]) -> Result<(), Step> {
                 mkdir(layer(kind), Mode::from_raw_mode(0o755)).map_err(Step::at("a layer"))?;
             }
             mounts::attach(tree, CWD, layer("l")).map_err(Step::at("a layer"))?;
+            if shown.place.is_empty() && ids == Ids::Own {
+                take_over(&layer("l"), &layer("u")).map_err(Step::at("a layer"))?;
+            }
             let options = format!(
                 "lowerdir={},upperdir={},workdir={},userxattr",
                 layer("l"),
@@ -194,23 +216,17 @@ fn make_directory(path: &str, mode: u32) -> Result<(), Errno> {
     }
 }
 
-fn make_directories(ids: Ids) -> Result<(), Step> {
-    for (name, mode, users) in DIRECTORIES {
-        let path = format!("s/{name}");
-        match mkdir(path.as_str(), Mode::from_raw_mode(*mode)) {
-            Ok(()) => {}
-            // An image has its own idea of it.
-            Err(Errno::EXIST) => continue,
-            Err(errno) => return Err(Step::at("the root's directories")(errno)),
-        }
-        if *users && matches!(ids, Ids::Range(_)) {
-            let (uid, gid) = (Uid::from_raw(SANDBOX_UID), Gid::from_raw(SANDBOX_UID));
-            chown(path.as_str(), Some(uid), Some(gid))
-                .map_err(Step::at("the root's directories"))?;
-        }
-        if mode & 0o1000 != 0 {
-            chmod(path.as_str(), Mode::from_raw_mode(*mode))
-                .map_err(Step::at("the root's directories"))?;
+/// Where there is one user only, an image may be another's: directories that something is made in are
+/// ours from the start, with what the image has in them.
+fn take_over(image: &str, ours: &str) -> Result<(), Errno> {
+    for name in ENTERED {
+        match statat(CWD, format!("{image}/{name}"), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Directory => {
+                let mode = Mode::from_raw_mode(found.st_mode) | Mode::RWXU;
+                mkdir(format!("{ours}/{name}"), mode)?;
+            }
+            Ok(_) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
         }
     }
     Ok(())
@@ -224,77 +240,206 @@ fn open_devices() -> Result<Vec<OwnedFd>, Step> {
         .collect()
 }
 
-fn make_devices(nodes: &[OwnedFd]) -> Result<(), Errno> {
-    for (name, node) in DEVICES.iter().zip(nodes) {
-        let place = format!("s/dev/{name}");
-        make_file(&place)?;
-        mounts::attach(node, CWD, place)?;
-    }
-    for (name, target) in DEVICE_LINKS {
-        symlink(*target, format!("s/{name}"))?;
-    }
-    let options = [(c"ptmxmode", "0666"), (c"mode", "0620")];
-    let limits = Limits {
-        read_only: false,
-        no_devices: false,
-        no_programs: true,
-    };
-    let terminals = mounts::fresh(c"devpts", &options, limits)?;
-    mounts::attach(terminals, CWD, "s/dev/pts")
+/// The root while it is being built. Names are resolved in it as they will be when it is the root.
+struct Building {
+    root: OwnedFd,
 }
 
-fn write_file(name: &str, content: &str) -> Result<(), Errno> {
-    let failed = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
-    if let Some((parent, _)) = name.rsplit_once('/') {
-        make_parents(parent)?;
+impl Building {
+    /// What is on top at `s`.
+    fn open() -> Result<Self, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self {
+            root: openat(CWD, "s", flags, Mode::empty())?,
+        })
     }
-    let path = format!("s/{name}");
-    std::fs::write(&path, content).map_err(failed)?;
-    chmod(path, Mode::from_raw_mode(0o644))
+
+    /// A directory, made with those above it where they are missing.
+    fn directory(&self, path: &str) -> Result<OwnedFd, Errno> {
+        match self.existing(path) {
+            Err(Errno::NOENT) => {
+                self.make(path, 0o755)?;
+                self.existing(path)
+            }
+            found => found,
+        }
+    }
+
+    fn existing(&self, path: &str) -> Result<OwnedFd, Errno> {
+        let path = if path.is_empty() { "." } else { path };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        loop {
+            match openat2(&self.root, path, flags, Mode::empty(), inside) {
+                // A rename somewhere on the machine came in between.
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                opened => return opened,
+            }
+        }
+    }
+
+    /// Makes a directory unless there is something of that name, which an image may have. Gives the one
+    /// it was made in and its name.
+    fn make<'p>(&self, path: &'p str, mode: u32) -> Result<Option<(OwnedFd, &'p str)>, Errno> {
+        let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let above = self.directory(above)?;
+        match mkdirat(&above, name, Mode::from_raw_mode(mode)) {
+            Ok(()) => Ok(Some((above, name))),
+            Err(Errno::EXIST) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn make_directories(&self, plan: &RootPlan, ids: Ids) -> Result<(), Errno> {
+        let usual = DIRECTORIES.iter().map(|(name, mode, users)| {
+            let owner = users.then_some((SANDBOX_UID, SANDBOX_UID));
+            (*name, *mode, owner)
+        });
+        let own = plan.own.iter();
+        let own = own.map(|name| (name.as_str(), 0o755, Some(plan.owner)));
+        for (path, mode, owner) in usual.chain(own) {
+            let made = match self.make(path, mode) {
+                // An image has its own idea of what is above it: a file, or a link to nowhere.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => None,
+                made => made?,
+            };
+            if let Some((above, name)) = made
+                && let Some((uid, gid)) = owner
+                && matches!(ids, Ids::Range(_))
+            {
+                let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+                chownat(
+                    &above,
+                    name,
+                    Some(uid),
+                    Some(gid),
+                    AtFlags::SYMLINK_NOFOLLOW,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a file in place of whatever has its name.
+    fn write_file(&self, path: &str, content: &str) -> Result<(), Errno> {
+        let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let above = self.directory(above)?;
+        match unlinkat(&above, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+        let file = openat(&above, name, FRESH, Mode::from_raw_mode(0o644))?;
+        let written = std::fs::File::from(file).write_all(content.as_bytes());
+        written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    /// A directory in the root itself to mount something on; whatever else an image has there is gone.
+    fn mount_point(&self, name: &str) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = || openat(&self.root, name, flags, Mode::empty());
+        match open() {
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                unlinkat(&self.root, name, AtFlags::empty())?;
+            }
+            Err(Errno::NOENT) => {}
+            opened => return opened,
+        }
+        mkdirat(&self.root, name, Mode::from_raw_mode(0o755))?;
+        open()
+    }
+
+    /// Our own /dev, over that of an image.
+    fn make_devices(&self, nodes: &[OwnedFd]) -> Result<OwnedFd, Errno> {
+        let dev = match mkdirat(&self.root, "dev", Mode::from_raw_mode(0o755)) {
+            Ok(()) => self.mount_point("dev")?,
+            Err(Errno::EXIST) => {
+                let ours = mounts::copy_of(c"d", false)?;
+                mounts::attach_on(&ours, self.mount_point("dev")?)?;
+                ours
+            }
+            Err(errno) => return Err(errno),
+        };
+        for (name, node) in DEVICES.iter().zip(nodes) {
+            openat(&dev, *name, FRESH, Mode::from_raw_mode(0o644))?;
+            mounts::attach(node, &dev, *name)?;
+        }
+        for (name, target) in DEVICE_LINKS {
+            symlinkat(*target, &dev, *name)?;
+        }
+        mkdirat(&dev, "shm", Mode::from_raw_mode(0o1777))?;
+        mkdirat(&dev, "pts", Mode::from_raw_mode(0o755))?;
+        let options = [(c"ptmxmode", "0666"), (c"mode", "0620")];
+        let limits = Limits {
+            read_only: false,
+            no_devices: false,
+            no_programs: true,
+        };
+        let terminals = mounts::fresh(c"devpts", &options, limits)?;
+        mounts::attach(terminals, &dev, "pts")?;
+        Ok(dev)
+    }
+
+    /// The commands' /proc, with what tells of the host, or acts on it, out of reach.
+    fn make_proc(&self, dev: &OwnedFd) -> Result<(), Errno> {
+        let proc = mounts::fresh(c"proc", &[], OF_PROC)?;
+        mounts::attach_on(&proc, self.mount_point("proc")?)?;
+        let empty = mounts::fresh(c"tmpfs", &[(c"mode", "0555")], SEEN_OF_PROC)?;
+        let files = MASKED_FILES
+            .iter()
+            .map(|name| (*name, dev.as_fd(), c"null"));
+        let directories = MASKED_DIRECTORIES.iter();
+        let directories = directories.map(|name| (*name, empty.as_fd(), c"."));
+        let mut covers = Vec::new();
+        for (name, from, what) in files.chain(directories) {
+            if is_there(&proc, name) {
+                covers.push((name, mounts::copy_at(from, what, false)?));
+            }
+        }
+        cover(&proc, covers)
+    }
 }
 
-fn make_file(path: &str) -> Result<(), Errno> {
-    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-    openat(CWD, path, flags, Mode::from_raw_mode(0o644)).map(drop)
+/// A /proc of this process's own PID namespace in the place of the commands', in a copy of their mounts.
+/// Called with the rights of whoever built the root, but when commands may have changed it: so nothing
+/// is looked up in it but the one thing they could not move, the old /proc with its covers.
+pub(crate) fn replace_proc() -> Result<(), Errno> {
+    let proc = mounts::fresh(c"proc", &[], OF_PROC)?;
+    let mut covers = Vec::new();
+    let masked = MASKED_FILES.iter().chain(MASKED_DIRECTORIES);
+    for name in masked.filter(|name| is_there(&proc, name)) {
+        covers.push((*name, mounts::copy_of(format!("/proc/{name}"), false)?));
+    }
+    unmount("/proc", UnmountFlags::DETACH)?;
+    mounts::attach(&proc, CWD, "/proc")?;
+    cover(&proc, covers)
 }
 
-/// The commands' /proc, with what tells of the host, or acts on it, out of reach.
-fn make_proc() -> Result<(), Errno> {
-    let limits = Limits {
-        read_only: false,
-        no_devices: true,
-        no_programs: true,
-    };
-    let proc = mounts::fresh(c"proc", &[], limits)?;
-    mounts::attach(&proc, CWD, "s/proc")?;
-    let read_only = Limits {
-        read_only: true,
-        ..limits
-    };
+const OF_PROC: Limits = Limits {
+    read_only: false,
+    no_devices: true,
+    no_programs: true,
+};
+const SEEN_OF_PROC: Limits = Limits {
+    read_only: true,
+    ..OF_PROC
+};
+
+/// Makes what can be looked at only so, and covers the rest.
+fn cover(proc: &OwnedFd, covers: Vec<(&str, OwnedFd)>) -> Result<(), Errno> {
     for name in READ_ONLY {
-        if let Some(copy) = copy_if_there(&proc, name)? {
-            mounts::limit(&copy, read_only)?;
-            mounts::attach(&copy, &proc, *name)?;
+        if let Some(copy) = copy_if_there(proc, name)? {
+            mounts::limit(&copy, SEEN_OF_PROC)?;
+            mounts::attach(&copy, proc, *name)?;
         }
     }
-    for name in MASKED_FILES {
-        if is_there(&proc, name) {
-            let null = mounts::copy_of(c"s/dev/null", false)?;
-            mounts::attach(null, &proc, *name)?;
-        }
-    }
-    let empty = mounts::fresh(c"tmpfs", &[(c"mode", "0555")], read_only)?;
-    for name in MASKED_DIRECTORIES {
-        if is_there(&proc, name) {
-            let copy = mounts::copy_at(empty.as_fd(), c".", false)?;
-            mounts::attach(copy, &proc, *name)?;
-        }
+    for (name, cover) in covers {
+        mounts::attach(cover, proc, name)?;
     }
     Ok(())
 }
 
 fn is_there(proc: &OwnedFd, name: &str) -> bool {
-    rustix::fs::statat(proc, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    statat(proc, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
 fn copy_if_there(proc: &OwnedFd, name: &str) -> Result<Option<OwnedFd>, Errno> {

@@ -5,7 +5,9 @@
 //!                   │ waits for its ids                                   (ids are mapped from outside)
 //!                   ├─fork─► init: P2, M2 ─ root ─ U2 ─ asks for ids ─► READY
 //!                   │ own root, /proc of P1, loopback, host name
-//!                   │ maps init's ids, becomes the agent's user
+//!                   │ maps init's ids
+//!                   ├─fork─► warden: waits for the first private tree
+//!                   │ gives up its rights
 //!                   ▼
 //!                  agent
 //! ```
@@ -15,6 +17,7 @@
 //! even its root has rights over a mount, the network or init.
 
 mod inner;
+mod warden;
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -30,6 +33,7 @@ use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, set_capabilities,
     set_capabilities_secure_bits, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
+use sandshell_sys::capability::Capabilities;
 use sandshell_sys::cgroup::Group;
 use sandshell_sys::mounts::{self, Limits};
 use sandshell_sys::namespace::{self, Namespaces};
@@ -37,7 +41,8 @@ use sandshell_sys::{packet, signal};
 use sandshell_types::{Layer, Protection, ProtectionStatus};
 use serde::{Deserialize, Serialize};
 
-use crate::launch::{InitHandle, Surroundings, wait_for_event};
+use crate::harden::{Ceilings, Devices, InitHardening};
+use crate::launch::{InitHandle, Surroundings, WardenPlan, wait_for_event};
 use crate::launcher::Workshop;
 use crate::limits::{Controllers, Joins, SandboxGroups};
 use crate::plan::{AGENT_UID, Ids, SANDBOX_UID, SandboxPlan};
@@ -73,7 +78,58 @@ impl Step {
             errno,
         }
     }
+
+    /// What to say where the place forbids it, as containers do; `None` for anything that failed or is
+    /// used up.
+    pub fn forbidden(&self) -> Option<Forbidden> {
+        let forbidden = match self.errno {
+            Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP => true,
+            // So a limit on the number of namespaces says it.
+            Errno::NOSPC | Errno::USERS => self.what == NEW_NAMESPACES,
+            _ => false,
+        };
+        let reason = format!("namespaces and mounts are not permitted here ({self})");
+        let off = |name: &Layer| Protection {
+            name: *name,
+            status: ProtectionStatus::Off,
+            reason: Some(reason.clone()),
+        };
+        let protections = MADE_OF_NAMESPACES.iter().map(off).collect();
+        forbidden.then_some(Forbidden {
+            reason,
+            protections,
+        })
+    }
 }
+
+/// Why no sandbox can be made in this place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no sandbox can be isolated: {reason}")]
+pub struct Forbidden {
+    reason: String,
+    /// The layers that cannot be had.
+    pub protections: Vec<Protection>,
+}
+
+/// The step that makes them.
+pub(crate) const NEW_NAMESPACES: &str = "new namespaces";
+
+/// What a sandbox cannot be made without.
+const MADE_OF_NAMESPACES: &[Layer] = &[
+    Layer::PidNs,
+    Layer::MountNs,
+    Layer::NetNs,
+    Layer::IpcNs,
+    Layer::UtsNs,
+    Layer::CgroupNs,
+    Layer::PivotRoot,
+];
+
+/// What can be done where the place forbids it.
+pub const REMEDY: &str = "In a container, start it with `--security-opt seccomp=unconfined --security-opt \
+    apparmor=unconfined --security-opt systempaths=unconfined`, or have `sandshell agent` serve the \
+    container itself. On a host, allow user namespaces: `sysctl user.max_user_namespaces=10000 \
+    kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0`, those that exist.";
 
 mod errno_number {
     use rustix::io::Errno;
@@ -129,8 +185,6 @@ pub struct Seat {
     pub liveness: Option<OwnedFd>,
     /// Where to tell that it serves.
     pub report: Report,
-    /// What is known of its protections.
-    pub protections: Vec<Protection>,
     /// The plan's settings for the agent.
     pub settings: serde_json::Value,
 }
@@ -193,7 +247,6 @@ pub(crate) fn become_agent(
             state_dir: PathBuf::from(STATE),
             liveness: made.liveness,
             report,
-            protections: made.protections,
             settings: made.settings,
         }),
         Err(step) => Err((report, step)),
@@ -204,7 +257,6 @@ struct Made {
     init: InitHandle,
     socket: OwnedFd,
     liveness: Option<OwnedFd>,
-    protections: Vec<Protection>,
     settings: serde_json::Value,
 }
 
@@ -241,6 +293,11 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
     };
     let channels = channels(own).map_err(Step::at("session channels"))?;
     let (ours, theirs) = packet::pair().map_err(Step::at("init's socket"))?;
+    let ceilings = Ceilings {
+        // Where a group keeps their number, it can be changed later.
+        pids: plan.limits.pids.filter(|_| !groups.limits_pids()),
+        open_files: plan.open_files,
+    };
     let both = Namespaces::PID.and(Namespaces::MOUNT);
     let born = namespace::fork_into(both, groups.init_group()).map_err(Step::at("init"))?;
     let Some(init) = born else {
@@ -250,7 +307,7 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
             own,
             trees: &trees.shown,
             joins: &joins,
-            pids: plan.limits.pids.filter(|_| !groups.limits_pids()),
+            ceilings,
             channels: &channels,
             socket: &theirs,
         });
@@ -259,8 +316,12 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
     own_surroundings(&plan, trees.state, &log)?;
     drop(log);
     expect_event(&ours, |event| matches!(event, Event::NeedMap))?;
+    // Init has built its root, and may not be looked at any more once it has its ids.
+    let gates = warden::Gates::of(init.pid).map_err(Step::at("init's namespaces"))?;
     map_ids(init.pid, plan.ids).map_err(Step::at("init's ids"))?;
     packet::send(&ours, MAPPED, &[]).map_err(Step::at("init's ids"))?;
+    let home = gates.home(joins, ceilings, hardening(workshop, &channels));
+    let warden = warden::post(home).map_err(Step::at("the warden"))?;
     // What the agent makes for shells they must be able to read; its state lies behind a private door.
     rustix::process::umask(Mode::from_raw_mode(0o022));
     drop_capabilities(plan.ids).map_err(Step::at("the agent's capabilities"))?;
@@ -280,18 +341,30 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
             pid_namespace: Ok(()),
             cgroup,
             controllers,
-            warden: None,
+            warden: Some(warden),
+            warden_plan: WardenPlan::default(),
         },
         root: Some(root),
         channels: Some(channels),
+        protections: probe::compose(proved, known(&plan, &groups)),
     };
     Ok(Made {
         init: handle,
         socket,
         liveness,
-        protections: probe::compose(proved, known(&plan, &groups)),
         settings: plan.agent,
     })
+}
+
+/// What init, and whoever else starts programs of the sandbox, gives up.
+fn hardening<'a>(workshop: &'a Workshop, channels: &'a OwnedFd) -> InitHardening<'a> {
+    InitHardening {
+        filters: &workshop.filters,
+        channels: Some(channels.as_fd()),
+        writable: None,
+        devices: Devices::Usual,
+        keep: Capabilities::NONE,
+    }
 }
 
 /// What no probe could see from inside.

@@ -145,15 +145,25 @@ impl Group {
         rustix::fs::chownat(&self.dir, file, owner, None, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// `cgroup.procs`, open for writing: a process that writes `0` to it joins the group, with the
-    /// rights of whoever opened it.
+    /// A file to which a process with one thread writes `0` to join the group, with the rights of
+    /// whoever opened it.
+    ///
+    /// Where there is `tasks`, which only version 1 has, it is that: a thread that moves itself need not
+    /// wait until no process anywhere is forking, which takes ten milliseconds and more, during which
+    /// nothing can be born in a group.
     pub fn join_file(&self) -> Result<OwnedFd, Errno> {
-        openat(
-            &self.dir,
-            "cgroup.procs",
-            OFlags::WRONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
+        let open = |file| {
+            openat(
+                &self.dir,
+                file,
+                OFlags::WRONLY | OFlags::CLOEXEC,
+                Mode::empty(),
+            )
+        };
+        match open("tasks") {
+            Err(Errno::NOENT) => open("cgroup.procs"),
+            opened => opened,
+        }
     }
 
     /// Pids of its members as this process sees them. Zombies are not members.

@@ -29,7 +29,8 @@ struct CapabilityHalf {
     inheritable: u32,
 }
 
-/// Gives this thread a working directory and umask of its own.
+/// Gives this thread a working directory and umask of its own. Where that is forbidden, as in most
+/// containers, all threads get this umask.
 #[allow(
     unsafe_code,
     reason = "unshare is unsafe for descriptors, which stay shared"
@@ -37,7 +38,10 @@ struct CapabilityHalf {
 pub fn own_file_context(umask: u32) -> Result<(), Errno> {
     // SAFETY: CLONE_FS only parts the working directory, root and umask of this thread from those
     // of the others; nothing in this program depends on their being shared.
-    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }?;
+    match unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) } {
+        Ok(()) | Err(Errno::PERM | Errno::NOSYS) => {}
+        Err(errno) => return Err(errno),
+    }
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask));
     Ok(())
 }

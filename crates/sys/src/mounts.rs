@@ -73,6 +73,12 @@ pub fn attach(mount: impl AsFd, dir: impl AsFd, place: impl Arg) -> Result<(), E
     )
 }
 
+/// The same on a directory or file that is open: no name is looked up, so no link is followed.
+pub fn attach_on(mount: impl AsFd, place: impl AsFd) -> Result<(), Errno> {
+    let both = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(mount, c"", place, c"", both)
+}
+
 /// Limits a mount that is attached nowhere, with what is mounted below.
 pub fn limit(mount: impl AsFd, limits: Limits) -> Result<(), Errno> {
     set_attributes(mount.as_fd(), limits.attributes().bits().into(), None)

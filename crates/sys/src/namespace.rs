@@ -100,18 +100,29 @@ pub fn unshare_user() -> Result<(), Errno> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }
 }
 
-/// Closes every descriptor from 3 on but one. For a forked child that never returns to where they are
+/// Closes every descriptor from 3 on but these. For a forked child that never returns to where they are
 /// owned, and ends without running destructors.
 #[allow(unsafe_code, reason = "closes descriptors that others own by type")]
-pub fn close_all_but(kept: BorrowedFd<'_>) {
-    let kept = kept.as_raw_fd().cast_unsigned();
-    let ranges = [(3, kept.saturating_sub(1)), (kept.max(2) + 1, u32::MAX)];
-    for (first, last) in ranges.into_iter().filter(|(first, last)| first <= last) {
-        // SAFETY: by the contract above nobody in this process uses, or drops, what owned them.
-        unsafe {
-            libc::syscall(libc::SYS_close_range, first, last, 0);
+pub fn close_all_but(kept: &[BorrowedFd<'_>]) {
+    let mut kept: Vec<u32> = kept
+        .iter()
+        .map(|fd| fd.as_raw_fd().cast_unsigned())
+        .collect();
+    kept.sort_unstable();
+    let mut first = 3;
+    let mut close = |until: u32| {
+        if let Some(last) = until.checked_sub(1)
+            && first <= last
+        {
+            // SAFETY: by the contract above nobody in this process uses, or drops, what owned them.
+            unsafe {
+                libc::syscall(libc::SYS_close_range, first, last, 0);
+            }
         }
-    }
+        first = first.max(until.saturating_add(1));
+    };
+    kept.into_iter().for_each(&mut close);
+    close(u32::MAX);
 }
 
 /// Starts the loopback device of this network namespace.

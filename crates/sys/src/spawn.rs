@@ -79,7 +79,7 @@ pub struct SpawnPlan<'a> {
     pub namespaces: u64,
     /// A cgroup v2 directory to be born in. Needs `clone3`.
     pub cgroup: Option<BorrowedFd<'a>>,
-    /// Groups to join before anything else: `cgroup.procs` of each, open for writing.
+    /// Groups to join before anything else, by the file of each that takes members.
     pub join: &'a [BorrowedFd<'a>],
     /// Descriptor 0 of the child is a terminal and becomes its controlling one.
     pub controlling_terminal: bool,

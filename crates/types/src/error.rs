@@ -69,6 +69,8 @@ error_codes! {
     ContextNotFound = "context_not_found", 404, "The context does not exist";
     /// No such sandbox, or none that this token may know of.
     SandboxNotFound = "sandbox_not_found", 404, "The sandbox does not exist";
+    /// No such image at this hub.
+    ImageNotFound = "image_not_found", 404, "The image does not exist";
     /// No such token.
     TokenNotFound = "token_not_found", 404, "The token does not exist";
     /// The route exists, the method does not.
@@ -93,6 +95,8 @@ error_codes! {
     ContextBusy = "context_busy", 409, "The context is busy";
     /// The sandbox is paused and answers after a resume.
     SandboxPaused = "sandbox_paused", 409, "The sandbox is paused";
+    /// Sandboxes are made of the image.
+    ImageInUse = "image_in_use", 409, "The image is in use";
     /// The session has ended.
     SessionEnded = "session_ended", 410, "The session has ended";
     /// The bytes at this offset are no longer kept; `first_offset` names the first that are.
@@ -127,6 +131,8 @@ error_codes! {
     NameTooLong = "name_too_long", 422, "The name is too long";
     /// The archive is damaged, truncated, or has an entry that would leave its directory.
     InvalidArchive = "invalid_archive", 422, "The archive is not valid";
+    /// What was sent is no image, or a broken one.
+    InvalidImage = "invalid_image", 422, "The image is not valid";
     /// Git could not do what it was asked to.
     GitFailed = "git_failed", 422, "Git failed";
     /// The remote wants other credentials.

@@ -15,6 +15,7 @@ mod file;
 mod git;
 mod hub;
 mod ids;
+mod image;
 mod network;
 mod object;
 mod output;
@@ -58,6 +59,7 @@ pub use hub::{
     SandboxSpec, SandboxState, Scope, SecretSpec, TokenCreated, TokenRecord, TokenRequest,
 };
 pub use ids::{BackupId, CommandId, ContextId, IdError, ProcessId, SessionId, TerminalId};
+pub use image::{ImageConfig, ImageName, ImageNameError, ImageRecord, ImageRequest};
 pub use network::{NetworkRefused, RefusalReason};
 pub use output::{
     Encoded, Encoding, ExitEvent, OutputEvent, StdinReply, StreamName, TextEncoding, TruncatedEvent,
@@ -70,7 +72,7 @@ pub use process::{
     ProcessRecord, ProcessRequest, ProcessState, RestartMode, RestartPolicy, SignalReply,
     SignalRequest, SignalScope, Survivor, WaitOutcome, WaitReply, WaitRequest,
 };
-pub use protection::{Layer, Protection, ProtectionStatus};
+pub use protection::{Layer, Protection, ProtectionStatus, ProtectionsReply};
 pub use sandbox::{
     CpuStats, DiskStats, EnvPatch, EnvReply, EventsTruncated, Happening, LimitScope, MemoryStats,
     NetworkStats, PidStats, SandboxEvent, SandboxStats, StatsSource,

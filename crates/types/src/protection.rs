@@ -14,6 +14,13 @@ pub struct Protection {
     pub reason: Option<String>,
 }
 
+/// `GET /v1/protections`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ProtectionsReply {
+    /// Every layer, in the order of the report.
+    pub protections: Vec<Protection>,
+}
+
 /// What became of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{BackupId, Cpus, Env, ProcessId, RefusalReason, SessionId, TerminalId};
+use crate::{BackupId, Cpus, Env, Layer, ProcessId, RefusalReason, SessionId, TerminalId};
 
 /// `GET /v1/env` and the answer to its change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -65,7 +65,11 @@ macro_rules! happenings {
 
 happenings! {
     /// The sandbox takes requests.
-    Ready = "ready" {}
+    Ready = "ready" {
+        /// Layers of isolation that are off.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        protections_off: Vec<Layer>,
+    }
     /// The sandbox is being ended.
     Ending = "ending" {}
     /// A process was started. Execs are not told.

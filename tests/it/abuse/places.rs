@@ -163,7 +163,7 @@ impl Place {
     }
 }
 
-fn intruder() -> Vec<u8> {
+pub(super) fn intruder() -> Vec<u8> {
     std::fs::read(env!("CARGO_BIN_EXE_intruder")).unwrap()
 }
 

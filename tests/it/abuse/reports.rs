@@ -1,7 +1,7 @@
 //! The protections report at each level of privilege, held against a golden one.
 //!
 //! What depends on the control groups of the machine is left out: limits, and how a tree is killed.
-//! The report of a container without privileges is with the probe, in `crates/isolate`.
+//! The report of a container without privileges is in `container`.
 
 use std::collections::BTreeMap;
 

@@ -22,12 +22,15 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
     (
         "sandshell-hub",
-        &["types", "sys", "isolate", "agent", "client"],
+        &["types", "sys", "isolate", "files", "agent", "client", "mcp"],
     ),
     ("sandshell-client", &["types"]),
+    ("sandshell-mcp", &["types", "client"]),
     (
         "sandshell",
-        &["types", "sys", "isolate", "exec", "agent", "hub", "client"],
+        &[
+            "types", "sys", "isolate", "exec", "agent", "hub", "client", "mcp",
+        ],
     ),
     ("sandshell-testkit", &["types", "client"]),
     (

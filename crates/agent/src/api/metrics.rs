@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use sandshell_exec::SessionHandle;
-use sandshell_types::{ProcessKind, ProcessState, SandboxStats, SessionState};
+use sandshell_types::{ProcessKind, ProcessState, ProtectionStatus, SandboxStats, SessionState};
 
 use super::AgentState;
 use crate::Agent;
@@ -28,6 +28,7 @@ use crate::metrics::Exposition;
 pub(crate) async fn metrics(State(agent): AgentState) -> Response {
     let mut text = Exposition::of_this_program();
     agent.metrics.write(&mut text);
+    protections(&agent, &mut text);
     processes(&agent, &mut text);
     sessions(&agent, &mut text);
     if let Ok(stats) = agent.executor.stats().await {
@@ -35,6 +36,24 @@ pub(crate) async fn metrics(State(agent): AgentState) -> Response {
     }
     own(&mut text);
     text.into_response()
+}
+
+fn protections(agent: &Agent, text: &mut Exposition) {
+    const NAME: &str = "sandshell_protection";
+    text.family(
+        NAME,
+        "gauge",
+        "Layers of isolation: 1 enforced, 0.5 partial, 0 off.",
+    );
+    for protection in &agent.protections {
+        let labels = format!("name=\"{}\"", protection.name.name());
+        let value = match protection.status {
+            ProtectionStatus::Enforced => "1",
+            ProtectionStatus::Partial => "0.5",
+            ProtectionStatus::Off => "0",
+        };
+        text.sample(NAME, &labels, value);
+    }
 }
 
 fn processes(agent: &Agent, text: &mut Exposition) {

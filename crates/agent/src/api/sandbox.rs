@@ -1,4 +1,4 @@
-//! `/v1/env`, `/v1/events` and `/v1/stats`: the sandbox as a whole.
+//! `/v1/env`, `/v1/events`, `/v1/stats` and `/v1/protections`: the sandbox as a whole.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use axum::response::Response;
 use http::HeaderMap;
 use sandshell_exec::events::{EventsReader, Heard};
 use sandshell_types::{
-    EnvPatch, EnvReply, ErrorCode, EventsTruncated, Happening, SandboxEvent, SandboxStats,
+    EnvPatch, EnvReply, ErrorCode, EventsTruncated, Happening, ProtectionsReply, SandboxEvent,
+    SandboxStats,
 };
 use serde::Deserialize;
 use utoipa_axum::router::UtoipaMethodRouter;
@@ -24,7 +25,12 @@ use crate::sse;
 
 /// Its routes.
 pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
-    vec![routes!(env, patch_env), routes!(events), routes!(stats)]
+    vec![
+        routes!(env, patch_env),
+        routes!(events),
+        routes!(stats),
+        routes!(protections),
+    ]
 }
 
 /// No parameters are taken.
@@ -71,6 +77,30 @@ pub(crate) async fn patch_env(
     Json(patch): Json<EnvPatch>,
 ) -> Result<axum::Json<EnvReply>, ApiError> {
     Ok(axum::Json(agent.executor.change_environment(&patch.env)?))
+}
+
+/// See how the sandbox is isolated.
+///
+/// Every layer of isolation and whether it holds, as tried from inside before the first command.
+#[utoipa::path(
+    get, path = "/v1/protections", operation_id = "protections", tag = "sandbox",
+    responses(
+        (status = 200, description = "The layers.", body = ProtectionsReply, example = json!({
+            "protections": [
+                {"name": "seccomp", "status": "enforced"},
+                {"name": "net-ns", "status": "off", "reason": "shared with the outside: network"}
+            ]
+        })),
+        SandboxProblems,
+    )
+)]
+pub(crate) async fn protections(
+    State(agent): AgentState,
+    Query(NoQuery {}): Query<NoQuery>,
+) -> axum::Json<ProtectionsReply> {
+    axum::Json(ProtectionsReply {
+        protections: agent.protections.clone(),
+    })
 }
 
 /// Query of the events.

@@ -18,7 +18,7 @@ const MEMORY: u64 = 2 * GIB;
 const DISK: u64 = GIB;
 const PIDS: u64 = 1024;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Bounds {
     /// Host that it may reach, `example.com`, `*.example.com` or `example.com:8443`; may be given again.
     #[arg(long, value_name = "HOST")]

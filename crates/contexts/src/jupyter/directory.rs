@@ -41,11 +41,12 @@ pub(crate) struct Directories {
 impl Directories {
     /// Opens the notes, and removes what a former agent has noted and not removed.
     pub(crate) async fn open(executor: &Executor, notes: PathBuf) -> io::Result<Self> {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&notes)?;
-        for note in std::fs::read_dir(&notes)? {
+        let left = match std::fs::read_dir(&notes) {
+            // Nothing was ever noted.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self { notes }),
+            left => left?,
+        };
+        for note in left {
             let note = note?.path();
             let user = std::fs::read_to_string(&note).unwrap_or_default();
             let user = Some(user.as_str()).filter(|user| !user.is_empty());
@@ -79,7 +80,7 @@ impl Directories {
             path: Path::new(PLACE).join(&name),
             note: self.notes.join(&name),
         };
-        std::fs::write(&directory.note, user.unwrap_or_default())
+        self.note(&directory.note, user.unwrap_or_default())
             .map_err(|error| ContextError::start(format!("cannot note a directory: {error}")))?;
         let made = directory
             .run(|root, path| {
@@ -91,6 +92,14 @@ impl Directories {
             directory.forget();
         }
         made.map(|()| directory)
+    }
+
+    fn note(&self, path: &Path, user: &str) -> io::Result<()> {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.notes)?;
+        std::fs::write(path, user)
     }
 }
 

@@ -63,7 +63,8 @@ impl ExecShell {
         let text = memfd_create("command", MemfdFlags::CLOEXEC).map_err(system)?;
         let argv = ["bash".to_owned(), "-c".to_owned(), BOOT.to_owned()];
         let mut program = host.program(&argv, &host.account, None, &Env::new(), None)?;
-        program.paths = std::ffi::CString::new(host.shell.as_os_str().as_encoded_bytes())
+        let shell = host.shell(None)?;
+        program.paths = std::ffi::CString::new(shell.as_os_str().as_encoded_bytes())
             .into_iter()
             .collect();
         let fds = [

@@ -18,10 +18,6 @@ use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, chmodat, fchmod, mkdirat, mknodat, openat, unlinkat,
 };
 use rustix::io::Errno;
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
-    fsopen,
-};
 
 use super::dialect::Dialect;
 
@@ -47,22 +43,9 @@ const READ_BY_SHELL: u32 = 0o644;
 const READ_LIMIT: u64 = 32 * 1024 * 1024;
 
 impl ChannelRoot {
-    /// The given file system, or a private tmpfs, or a directory below `fallback`.
+    /// The given file system, or a directory below `fallback`.
     pub(crate) fn new(given: Option<OwnedFd>, fallback: &Path) -> Result<Self, Errno> {
-        let dir = given.map_or_else(detached_tmpfs, Ok).or_else(|_| {
-            let mode = Mode::from_raw_mode(0o711);
-            match mkdirat(rustix::fs::CWD, fallback, mode) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(errno),
-            }
-            let dir = openat(
-                rustix::fs::CWD,
-                fallback,
-                OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC,
-                Mode::empty(),
-            )?;
-            fchmod(&dir, mode).map(|()| dir)
-        })?;
+        let dir = given.map_or_else(|| directory(fallback), Ok)?;
         Ok(Self {
             dir,
             next: AtomicU64::new(0),
@@ -70,15 +53,15 @@ impl ChannelRoot {
     }
 }
 
-fn detached_tmpfs() -> Result<OwnedFd, Errno> {
-    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_string(&context, "mode", "0711")?;
-    fsconfig_create(&context)?;
-    fsmount(
-        &context,
-        FsMountFlags::FSMOUNT_CLOEXEC,
-        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
-    )
+fn directory(path: &Path) -> Result<OwnedFd, Errno> {
+    let mode = Mode::from_raw_mode(0o711);
+    match mkdirat(rustix::fs::CWD, path, mode) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(errno),
+    }
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let dir = openat(rustix::fs::CWD, path, flags, Mode::empty())?;
+    fchmod(&dir, mode).map(|()| dir)
 }
 
 impl Channel {

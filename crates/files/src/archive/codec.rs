@@ -81,7 +81,7 @@ impl<W: Write> Write for Compression<W> {
 }
 
 /// Recognises the compression of what comes in, and undoes it.
-pub(super) fn decompress<'a>(mut input: impl Read + 'a) -> Result<Box<dyn Read + 'a>, FileError> {
+pub fn decompress<'a>(mut input: impl Read + 'a) -> Result<Box<dyn Read + 'a>, FileError> {
     let mut first = [0_u8; 4];
     let mut length = 0;
     while length < first.len() {

@@ -28,8 +28,10 @@ const MAX_PADDING: u64 = 64 << 20;
 
 /// What an entry is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// With content.
     File,
+    /// A directory.
     Directory,
     /// To this text.
     Symlink(Vec<u8>),
@@ -41,13 +43,21 @@ pub(super) enum Kind {
 
 /// One entry without its content.
 #[derive(Debug, Clone)]
-pub(super) struct Head {
+pub struct Head {
     /// Made of plain names only; empty for the top directory.
-    pub(super) path: PathBuf,
-    pub(super) kind: Kind,
-    pub(super) mode: u32,
-    pub(super) modified: Timespec,
-    pub(super) size: u64,
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: Kind,
+    /// All bits of its mode.
+    pub mode: u32,
+    /// Whose it is.
+    pub uid: u64,
+    /// Whose group.
+    pub gid: u64,
+    /// When its content last changed.
+    pub modified: Timespec,
+    /// Bytes of its content.
+    pub size: u64,
 }
 
 /// What stands before an entry and holds for it.
@@ -56,12 +66,16 @@ struct Extensions {
     path: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
     size: Option<u64>,
+    uid: Option<u64>,
+    gid: Option<u64>,
     modified: Option<Timespec>,
 }
 
 /// Reads entry by entry.
-pub(super) struct Reader<R> {
+pub struct Reader<R> {
     input: R,
+    /// Whether names may begin with a slash, which then stands for the top.
+    rooted: bool,
     /// Bytes of the current entry's content that have not been read, and its padding.
     left: u64,
     padding: u64,
@@ -74,16 +88,35 @@ fn invalid(reason: impl Into<String>) -> FileError {
 }
 
 impl<R: Read> Reader<R> {
-    pub(super) fn new(input: R) -> Self {
+    /// Of bytes that are not compressed.
+    pub fn new(input: R) -> Self {
         Self {
             input,
+            rooted: false,
             left: 0,
             padding: 0,
         }
     }
 
+    /// The same for the root of a file system, in which absolute names mean what they say.
+    pub fn of_root(input: R) -> Self {
+        Self {
+            rooted: true,
+            ..Self::new(input)
+        }
+    }
+
+    /// What it read from.
+    pub fn into_inner(self) -> R {
+        self.input
+    }
+
     /// The next entry; `None` at a proper end.
-    pub(super) fn next(&mut self) -> Result<Option<Head>, FileError> {
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the content is read between two entries"
+    )]
+    pub fn next(&mut self) -> Result<Option<Head>, FileError> {
         let mut extensions = Extensions::default();
         let mut before = 0;
         loop {
@@ -153,7 +186,7 @@ impl<R: Read> Reader<R> {
             }
             EntryType::Directory => Kind::Directory,
             EntryType::Symlink => Kind::Symlink(link()?),
-            EntryType::Link => Kind::HardLink(plain(&link()?)?),
+            EntryType::Link => Kind::HardLink(self.plain(&link()?)?),
             EntryType::Fifo | EntryType::Char | EntryType::Block => Kind::Special,
             EntryType::GNUSparse => {
                 return Err(invalid(format!(
@@ -173,7 +206,7 @@ impl<R: Read> Reader<R> {
         }
         self.left = size;
         self.padding = size.next_multiple_of(BLOCK as u64) - size;
-        let path = plain(&name)?;
+        let path = self.plain(&name)?;
         if path.as_os_str().is_empty() && kind != Kind::Directory {
             return Err(invalid(format!("an entry has the name {shown:?}")));
         }
@@ -181,6 +214,9 @@ impl<R: Read> Reader<R> {
             path,
             kind,
             mode: header.mode().map_err(|error| broken(&error))?,
+            // Some tools leave these fields empty.
+            uid: extensions.uid.or(header.uid().ok()).unwrap_or_default(),
+            gid: extensions.gid.or(header.gid().ok()).unwrap_or_default(),
             modified: match extensions.modified {
                 Some(modified) => modified,
                 None => Timespec {
@@ -193,8 +229,16 @@ impl<R: Read> Reader<R> {
         })
     }
 
+    fn plain(&self, name: &[u8]) -> Result<PathBuf, FileError> {
+        match name {
+            [b'/', rest @ ..] if self.rooted && !rest.is_empty() => self.plain(rest),
+            [b'/'] if self.rooted => Ok(PathBuf::new()),
+            name => plain(name),
+        }
+    }
+
     /// Reads the content of the current entry.
-    pub(super) fn content(&mut self, buffer: &mut [u8]) -> Result<usize, FileError> {
+    pub fn content(&mut self, buffer: &mut [u8]) -> Result<usize, FileError> {
         let most = usize::try_from(self.left)
             .unwrap_or(usize::MAX)
             .min(buffer.len());
@@ -363,10 +407,9 @@ fn pax(mut records: &[u8], extensions: &mut Extensions) -> Result<(), FileError>
         match key {
             b"path" => extensions.path = Some(value.to_vec()),
             b"linkpath" => extensions.link = Some(value.to_vec()),
-            b"size" => {
-                let size = std::str::from_utf8(value).ok();
-                extensions.size = Some(size.and_then(|size| size.parse().ok()).ok_or_else(bad)?);
-            }
+            b"size" => extensions.size = Some(number(value).ok_or_else(bad)?),
+            b"uid" => extensions.uid = Some(number(value).ok_or_else(bad)?),
+            b"gid" => extensions.gid = Some(number(value).ok_or_else(bad)?),
             b"mtime" => extensions.modified = Some(time(value).ok_or_else(bad)?),
             key if key.starts_with(b"GNU.sparse.") => {
                 return Err(invalid("it has a sparse entry, which is not taken"));
@@ -376,6 +419,10 @@ fn pax(mut records: &[u8], extensions: &mut Extensions) -> Result<(), FileError>
         records = records.get(length..).unwrap_or_default();
     }
     Ok(())
+}
+
+fn number(value: &[u8]) -> Option<u64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
 }
 
 /// Seconds with a fraction, which may be negative.
@@ -445,6 +492,14 @@ mod tests {
         for bad in [&b"/a"[..], b"../a", b"a/../b", b"a/..", b"", b"a\0b"] {
             assert!(plain(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_slash_is_the_top_of_a_root() {
+        let reader = Reader::of_root(io::empty());
+        assert_eq!(reader.plain(b"//usr/bin").unwrap(), Path::new("usr/bin"));
+        assert_eq!(reader.plain(b"/").unwrap(), Path::new(""));
+        assert!(reader.plain(b"/../a").is_err());
     }
 
     #[test]

@@ -148,13 +148,14 @@ impl Drop for Temporary {
 
 impl Store {
     pub(super) fn open(dir: PathBuf) -> io::Result<Self> {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&dir)?;
         let mut table = HashMap::new();
         let mut unreadable = HashSet::new();
-        for entry in std::fs::read_dir(&dir)? {
+        let found = match std::fs::read_dir(&dir) {
+            // None was ever made.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            found => Some(found?),
+        };
+        for entry in found.into_iter().flatten() {
             let path = entry?.path();
             match read_manifest(&path) {
                 Ok(manifest) => {
@@ -268,7 +269,15 @@ impl Store {
         self.folder(id).join(ARCHIVE)
     }
 
+    fn make_dir(&self) -> io::Result<()> {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.dir)
+    }
+
     pub(super) async fn make_folder(&self, id: &str) -> io::Result<()> {
+        self.make_dir()?;
         let folder = self.folder(id);
         // An expired one of the same id may still be there.
         match tokio::fs::remove_dir_all(&folder).await {
@@ -280,6 +289,7 @@ impl Store {
 
     /// A file for an archive that is only passing through.
     pub(super) async fn temporary(&self) -> io::Result<Temporary> {
+        self.make_dir()?;
         let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(format!("{TEMPORARY}{number}"));
         tokio::fs::File::create(&path).await?;

@@ -167,13 +167,20 @@ macro_rules! problems {
 
 problems! {
     /// Of the making of a sandbox.
-    CreateProblems: InvalidRequest Unauthorized Forbidden IdConflict IdempotencyConflict BodyTooLarge
+    CreateProblems: InvalidRequest Unauthorized Forbidden ImageNotFound IdConflict IdempotencyConflict BodyTooLarge
         UnsupportedMediaType IsolationUnavailable LimitReached Internal Unavailable;
     /// Of routes that look at sandboxes.
     ReadProblems: InvalidRequest Unauthorized SandboxNotFound Internal;
     /// Of routes that change one.
     SandboxChangeProblems: InvalidRequest Unauthorized Forbidden SandboxNotFound SandboxGone
         IdempotencyConflict BodyTooLarge UnsupportedMediaType LimitReached Internal Unavailable;
+    /// Of routes that look at images.
+    ImageProblems: InvalidRequest Unauthorized Forbidden ImageNotFound Internal;
+    /// Of the removal of one.
+    ImageRemoveProblems: InvalidRequest Unauthorized Forbidden ImageNotFound ImageInUse Internal;
+    /// Of the making of one.
+    ImageImportProblems: InvalidRequest Unauthorized Forbidden ImageInUse IdempotencyConflict
+        BodyTooLarge UnsupportedMediaType InvalidImage LimitReached Internal NoSpace;
     /// Of a change of a sandbox's spec.
     SandboxPatchProblems: InvalidRequest Unauthorized Forbidden SandboxNotFound SandboxGone
         IdempotencyConflict BodyTooLarge UnsupportedMediaType LimitUnavailable LimitReached Internal

@@ -29,6 +29,7 @@ fn below_init(
             filters: &filters,
             channels: channels.map(|(root, _)| root.as_fd()),
             writable,
+            devices: Devices::Usual,
             keep: Capabilities::NONE,
         };
         let hardened = on_init(&hardening).expect("hardened");

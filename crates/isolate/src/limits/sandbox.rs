@@ -48,6 +48,24 @@ pub struct Joins {
     pub before_namespace: Vec<OwnedFd>,
     /// After it, once it is in `c`: a group below that root.
     pub after_namespace: Vec<OwnedFd>,
+    /// `c`, for whoever was not born there as init was.
+    pub born_in: Option<OwnedFd>,
+}
+
+impl Joins {
+    /// All of them.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &OwnedFd> {
+        let files = self.before_namespace.iter().chain(&self.after_namespace);
+        files.chain(&self.born_in)
+    }
+
+    /// Joins all that init is in, from another place and without a namespace.
+    pub(crate) fn join_all(&self) -> Result<(), Errno> {
+        for file in self.files() {
+            rustix::io::write(file, b"0")?;
+        }
+        Ok(())
+    }
 }
 
 impl SandboxGroups {
@@ -231,6 +249,8 @@ impl SandboxGroups {
         }) = &self.unified
         {
             joins.after_namespace.push(leaf.join_file()?);
+        } else if let Ok(made) = &self.unified {
+            joins.born_in = Some(made.commands.join_file()?);
         }
         Ok(joins)
     }

@@ -100,7 +100,8 @@ fn status(child: &Spawned) -> i32 {
 }
 
 fn left(parent: &Parent, name: &str) -> Vec<String> {
-    parent.names(name)
+    let below = parent.groups().flat_map(Group::children);
+    below.filter(|found| found.starts_with(name)).collect()
 }
 
 #[test]

@@ -15,10 +15,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
+use sandshell_sys::capability::Capabilities;
 use sandshell_sys::spawn::{Identity, fork_single_threaded};
 use sandshell_sys::{packet, procfs};
 
 use super::*;
+use crate::harden::{Devices, Filters};
 use crate::init::run_warden;
 use crate::protocol::{ReceiveError, SpawnFlags};
 
@@ -101,12 +103,20 @@ fn a_warden_outside_gives_programs_the_commands_home() {
         return;
     };
     let (ours, theirs) = packet::pair().unwrap();
+    let filters = Filters::compile();
     let home = Home {
         mounts: stand_in.namespace("mnt"),
-        groups: None,
+        groups: stand_in.namespace("cgroup"),
         users: stand_in.namespace("user"),
-        mask_proc: || Ok(()),
-        settle: || rustix::thread::set_no_new_privs(true),
+        joins: Joins::default(),
+        ceilings: Ceilings::default(),
+        hardening: InitHardening {
+            filters: &filters,
+            channels: None,
+            writable: None,
+            devices: Devices::Usual,
+            keep: Capabilities::NONE,
+        },
     };
     let Some(warden) = fork_single_threaded().unwrap() else {
         drop(ours);
@@ -114,7 +124,6 @@ fn a_warden_outside_gives_programs_the_commands_home() {
         std::process::exit(0);
     };
     drop(theirs);
-    assert!(matches!(next(&ours), Event::Ready { .. }));
     let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
     let script = "echo $$ $(id -u); echo /proc/[0-9]*; tr -s ' ' < /proc/self/uid_map; \
                   grep NoNewPrivs /proc/self/status; umount /proc 2>/dev/null || echo kept; sleep 60";

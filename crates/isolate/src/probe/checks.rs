@@ -84,6 +84,8 @@ struct Facts<'a> {
     outside: &'a Outside,
     own: Namespaces,
     status: Status,
+    /// Whether commands are root where the agent is.
+    root: bool,
     /// Before this process took up a program's rights. Its bounding set is that of a program of root.
     init: Status,
 }
@@ -99,9 +101,11 @@ impl<'a> Facts<'a> {
         rights
             .take_up(identity)
             .map_err(|errno| ("take up a program's rights", errno))?;
+        let own = Namespaces::own().map_err(|errno| ("read /proc/self/ns", errno))?;
         Ok(Self {
             outside,
-            own: Namespaces::own().map_err(|errno| ("read /proc/self/ns", errno))?,
+            root: rustix::process::geteuid().is_root() && own.user == outside.namespaces.user,
+            own,
             status: Status::own().map_err(asking)?,
             init,
         })
@@ -144,12 +148,25 @@ impl<'a> Facts<'a> {
                 "commands have the agent's own user id, because only one is mapped; run as root to \
                  give each sandbox ids of its own",
             ),
-            _ => holds_not("commands run as the agent's own user; start it as root"),
+            _ if self.root => holds_not(
+                "commands run as root, as the agent does, and can change its files; give them a user \
+                 of their own with --user",
+            ),
+            _ => holds_not(
+                "commands run as the agent's own user; start it as root, and give them another with \
+                 --user",
+            ),
         }
     }
 
     fn capability_drop(&self) -> Verdict {
         let (status, init) = (&self.status, &self.init);
+        if self.root && status.capabilities.without(COMMAND_ROOT).is_empty() {
+            return holds_partly(
+                "commands run as root and hold its few capabilities over the agent's own user \
+                 namespace; give them a user of their own with --user",
+            );
+        }
         if !status.capabilities.is_empty() {
             let held = status.capabilities.0;
             return holds_not(format!("an ordinary program holds capabilities {held:#x}"));

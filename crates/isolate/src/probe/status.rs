@@ -34,6 +34,33 @@ impl Namespaces {
     }
 }
 
+impl Namespaces {
+    /// All of them, in the order of [`Self::of`].
+    pub(crate) fn numbers(&self) -> [u64; 7] {
+        [
+            self.user,
+            self.pid,
+            self.mount,
+            self.net,
+            self.ipc,
+            self.uts,
+            self.cgroup,
+        ]
+    }
+
+    pub(crate) fn of([user, pid, mount, net, ipc, uts, cgroup]: [u64; 7]) -> Self {
+        Self {
+            user,
+            pid,
+            mount,
+            net,
+            ipc,
+            uts,
+            cgroup,
+        }
+    }
+}
+
 /// Device and number of the root directory: no two are alike.
 pub(super) fn root_directory() -> Result<(u64, u64), Errno> {
     statat(CWD, "/", AtFlags::empty()).map(|root| (root.st_dev, root.st_ino))

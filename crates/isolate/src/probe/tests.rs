@@ -9,7 +9,7 @@ use sandshell_sys::seccomp::{Filter, Rule, Verdict};
 use sandshell_sys::spawn::fork_single_threaded;
 
 use super::*;
-use crate::harden::{COMMAND_ROOT, Filters, InitHardening, on_init};
+use crate::harden::{COMMAND_ROOT, Devices, Filters, InitHardening, on_init};
 
 fn said(name: Layer, status: ProtectionStatus, reason: Option<&str>) -> Protection {
     Protection {
@@ -106,6 +106,7 @@ fn found(standing: Standing) -> Vec<Protection> {
                 filters: &filters,
                 channels: None,
                 writable: None,
+                devices: Devices::Usual,
                 keep: Capabilities::NONE,
             })
             .expect("hardened");

@@ -5,20 +5,18 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
-use rustix::process::{
-    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
-};
-use sandshell_sys::capability::Capabilities;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use sandshell_sys::spawn::Identity;
 use sandshell_sys::{namespace, packet};
 use sandshell_types::Protection;
 
-use super::{MAPPED, Own, Step, place_standard};
-use crate::harden::{self, Hardened, InitHardening};
+use super::{MAPPED, Own, Step, hardening, place_standard};
+use crate::harden::{self, Ceilings, Hardened};
 use crate::init::{self, InitOptions};
 use crate::launcher::Workshop;
 use crate::limits::Joins;
 use crate::plan::{Ids, SANDBOX_UID, SandboxPlan};
+use crate::private::Standing;
 use crate::probe::{self, Bait};
 use crate::protocol::Event;
 use crate::rootfs;
@@ -30,8 +28,7 @@ pub(super) struct Entrance<'a> {
     pub(super) own: Own,
     pub(super) trees: &'a [OwnedFd],
     pub(super) joins: &'a Joins,
-    /// The most processes, where no group keeps their number: this one cannot be changed later.
-    pub(super) pids: Option<u64>,
+    pub(super) ceilings: Ceilings,
     pub(super) channels: &'a OwnedFd,
     pub(super) socket: &'a OwnedFd,
 }
@@ -45,7 +42,7 @@ pub(super) fn run(entrance: &Entrance<'_>) -> ! {
                 namespaced: true,
                 ..InitOptions::default()
             };
-            match init::serve(socket, &options, Some(&hardened), &ready) {
+            match init::serve(socket, &options, Some(&hardened), Standing::Init, &ready) {
                 Ok(()) => 0,
                 Err(_) => 125,
             }
@@ -65,7 +62,7 @@ fn enter<'a>(entrance: &'a Entrance<'a>) -> Result<(Hardened<'a>, Event), Step> 
         own,
         trees,
         joins,
-        pids,
+        ceilings,
         channels,
         socket,
     } = entrance;
@@ -75,15 +72,7 @@ fn enter<'a>(entrance: &'a Entrance<'a>) -> Result<(Hardened<'a>, Event), Step> 
         place_standard(number, None).map_err(Step::at("standard streams"))?;
     }
     own.take_on(own.agent).map_err(Step::at("init's user"))?;
-    if let Some(pids) = *pids {
-        // Set before the user namespace is made, this is a ceiling over all users of the sandbox.
-        let limit = Rlimit {
-            current: Some(pids),
-            maximum: Some(pids),
-        };
-        setrlimit(Resource::Nproc, limit).map_err(Step::at("the limit on processes"))?;
-    }
-    limit_files(plan.open_files).map_err(Step::at("the limit on open files"))?;
+    ceilings.set().map_err(Step::at("its limits"))?;
     // Its id map is written from outside, which needs this for a moment.
     set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(Step::at("dumpable"))?;
     join(joins).map_err(Step::at("the sandbox's groups"))?;
@@ -92,20 +81,14 @@ fn enter<'a>(entrance: &'a Entrance<'a>) -> Result<(Hardened<'a>, Event), Step> 
     await_map(socket).map_err(Step::at("init's ids"))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Step::at("non-dumpable"))?;
     let bait = Bait::lay().map_err(Step::at("the probe"))?;
-    let hardened = harden::on_init(&InitHardening {
-        filters: &workshop.filters,
-        channels: Some(channels.as_fd()),
-        writable: None,
-        keep: Capabilities::NONE,
-    })
-    .map_err(|error| Step {
+    let hardened = harden::on_init(&hardening(workshop, channels)).map_err(|error| Step {
         what: error.step.to_owned(),
         errno: error.errno,
     })?;
     let protections = prove(workshop, plan.ids, &bait, &hardened);
     drop(bait);
     // The launcher's, the stage's, the agent's: none of them is init's business.
-    namespace::close_all_but(socket.as_fd());
+    namespace::close_all_but(&[socket.as_fd()]);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = open("/", flags, Mode::empty()).map_err(Step::at("the root"))?;
     let ready = Event::Ready {
@@ -129,19 +112,6 @@ fn prove(workshop: &Workshop, ids: Ids, bait: &Bait, hardened: &Hardened<'_>) ->
         Ids::Own => None,
     };
     probe::run(outside, bait, user.as_ref(), hardened.rights(SANDBOX_UID))
-}
-
-/// The usual limit, whatever that of the hub is: programs that close all they might have open take time
-/// for each. One that was asked for cannot be raised again.
-fn limit_files(most: Option<u64>) -> Result<(), Errno> {
-    const USUAL: u64 = 1024;
-    let hard = most.or(getrlimit(Resource::Nofile).maximum);
-    let soft = most.unwrap_or(hard.map_or(USUAL, |hard| hard.min(USUAL)));
-    let limit = Rlimit {
-        current: Some(soft),
-        maximum: hard,
-    };
-    setrlimit(Resource::Nofile, limit)
 }
 
 /// Joins the sandbox's groups, around the making of the namespace that has them as its roots.

@@ -1,0 +1,262 @@
+//! From the command line to a hub: who is asked, with which token, and about which sandbox.
+//!
+//! Owns the flags that every such command takes. Nothing is sent before the command itself has something
+//! to ask.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use sandshell_client::types::{ErrorCode, SandboxId};
+use sandshell_client::{Client, Page, SandboxFilter};
+
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::names;
+use crate::output::Output;
+use crate::paint::{Paint, When};
+
+/// How a command ends.
+pub(crate) type Done = Result<ExitCode, Failure>;
+
+/// Most that a hub gives at a time.
+pub(crate) const PAGE: u32 = 1000;
+
+/// The flags of every command that talks to a hub.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Hub and output")]
+pub(crate) struct Remote {
+    /// Hub to use, by its name in your configuration [env: `SANDSHELL_HUB`].
+    #[arg(long, global = true, value_name = "NAME", conflicts_with = "url")]
+    pub(crate) hub: Option<String>,
+
+    /// Address of the hub, `http://HOST:PORT` or `unix:/PATH` [env: `SANDSHELL_URL`].
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) url: Option<String>,
+
+    /// File with the token [env: `SANDSHELL_TOKEN_FILE`, or the token itself in `SANDSHELL_TOKEN`].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Print the API's JSON; errors too, on stderr.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Print ids only, and no progress.
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+
+    /// When to colour.
+    #[arg(long, global = true, value_name = "WHEN")]
+    pub(crate) color: Option<When>,
+}
+
+/// A command and the hub it is for.
+#[derive(Debug, Args)]
+pub(crate) struct Asking<T: Args> {
+    #[command(flatten)]
+    pub(crate) own: T,
+    #[command(flatten)]
+    pub(crate) remote: Remote,
+}
+
+/// A hub to talk to.
+pub(crate) struct Hub {
+    pub(crate) client: Client,
+    pub(crate) settings: Settings,
+    pub(crate) out: Output,
+}
+
+/// One sandbox of it.
+pub(crate) struct Sandbox {
+    pub(crate) id: SandboxId,
+    pub(crate) client: Client,
+}
+
+impl Remote {
+    /// Reads the configuration and does the work on one thread.
+    pub(crate) fn drive(self, work: impl AsyncFnOnce(&Hub) -> Done) -> Done {
+        let json = self.json;
+        self.driven(work).map_err(|failure| failure.in_json(json))
+    }
+
+    fn driven(self, work: impl AsyncFnOnce(&Hub) -> Done) -> Done {
+        let hub = Hub::new(&self)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::ours(&error))?;
+        let done = runtime.block_on(work(&hub));
+        // A read of our stdin may still go on; nobody waits for it.
+        runtime.shutdown_background();
+        done
+    }
+
+    /// How results are shown, once the configuration is known.
+    pub(crate) fn output(&self, settings: &Settings) -> Output {
+        Paint::choose(settings.color.value);
+        let out = Output {
+            json: self.json,
+            quiet: self.quiet,
+            paint: Paint::for_stdout(),
+        };
+        for warning in &settings.warnings {
+            out.remark(&format!("warning: {warning}"));
+        }
+        out
+    }
+}
+
+impl Hub {
+    pub(crate) fn new(remote: &Remote) -> Result<Self, Failure> {
+        let settings = Settings::read(remote)?;
+        let out = remote.output(&settings);
+        let token = settings.read_token()?;
+        let client = Client::new(&settings.url.value, token.as_deref())
+            .map_err(|error| Failure::from(error).hint(address_hint(&settings)))?;
+        Ok(Self {
+            client,
+            settings,
+            out,
+        })
+    }
+
+    /// The sandbox that is meant: as typed, else as set, else the only one there is.
+    pub(crate) async fn sandbox(&self, typed: Option<&str>) -> Result<Sandbox, Failure> {
+        let set = self.settings.sandbox.as_ref();
+        let typed = typed.or(set.map(|set| set.value.as_str()));
+        let id = match typed {
+            Some(typed) => self.sandbox_called(typed).await?,
+            None => self.only_sandbox().await?,
+        };
+        Ok(Sandbox {
+            client: self.client.sandbox(&id),
+            id,
+        })
+    }
+
+    /// The sandbox with the id that was typed or set, without asking whether there is one: a request that
+    /// may turn out to be for nobody, instead of one more each time. `None` when nothing was.
+    pub(crate) fn sandbox_unasked(&self, typed: Option<&str>) -> Option<Sandbox> {
+        let set = self.settings.sandbox.as_ref();
+        let id: SandboxId = typed.or(set.map(|set| set.value.as_str()))?.parse().ok()?;
+        Some(Sandbox {
+            client: self.client.sandbox(&id),
+            id,
+        })
+    }
+
+    async fn sandbox_called(&self, typed: &str) -> Result<SandboxId, Failure> {
+        if let Ok(id) = typed.parse::<SandboxId>() {
+            match self.client.get_sandbox(&id).await {
+                Ok(_) => return Ok(id),
+                Err(error) if error.code() == Some(ErrorCode::SandboxNotFound) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let ids = self.sandbox_ids().await?;
+        if ids.is_empty() {
+            return Err(Failure::failed(format!("there is no sandbox {typed:?}"))
+                .hint("there is none at all; `sandshell create` makes one"));
+        }
+        parsed(&names::pick("sandbox", typed, &ids, "sandshell ls")?)
+    }
+
+    async fn only_sandbox(&self) -> Result<SandboxId, Failure> {
+        let ids = self.sandbox_ids().await?;
+        match ids.as_slice() {
+            [one] => parsed(one),
+            [] => Err(Failure::failed("there is no sandbox").hint("`sandshell create` makes one")),
+            several => Err(Failure::usage(format!(
+                "there are {} sandboxes, and none is named",
+                several.len()
+            ))
+            .hint("name one, or set SANDSHELL_SANDBOX; `sandshell ls` lists them")),
+        }
+    }
+
+    async fn sandbox_ids(&self) -> Result<Vec<String>, Failure> {
+        let all = self.all_sandboxes(SandboxFilter::default()).await?;
+        Ok(all.into_iter().map(|record| record.id.into()).collect())
+    }
+
+    /// Every page of a list of sandboxes.
+    pub(crate) async fn all_sandboxes(
+        &self,
+        mut filter: SandboxFilter,
+    ) -> Result<Vec<sandshell_types::SandboxRecord>, Failure> {
+        filter.page.limit = Some(PAGE);
+        let mut all = Vec::new();
+        loop {
+            let page = self.client.sandboxes(&filter).await?;
+            all.extend(page.items);
+            match page.next_cursor {
+                Some(cursor) => filter.page.cursor = Some(cursor),
+                None => return Ok(all),
+            }
+        }
+    }
+}
+
+fn parsed(id: &str) -> Result<SandboxId, Failure> {
+    id.parse().map_err(|error| Failure::ours(&error))
+}
+
+fn address_hint(settings: &Settings) -> String {
+    format!(
+        "the address comes from {}; it is http://HOST:PORT or unix:/PATH",
+        settings.url.origin
+    )
+}
+
+/// All items of a list that comes in pages.
+pub(crate) async fn every<T, F>(mut call: F) -> Result<sandshell_types::List<T>, Failure>
+where
+    F: AsyncFnMut(Page) -> Result<sandshell_types::List<T>, sandshell_client::ClientError>,
+{
+    let mut items = Vec::new();
+    let mut page = Page {
+        limit: Some(PAGE),
+        cursor: None,
+    };
+    loop {
+        let list = call(page.clone()).await?;
+        items.extend(list.items);
+        match list.next_cursor {
+            Some(cursor) => page.cursor = Some(cursor),
+            None => {
+                return Ok(sandshell_types::List {
+                    items,
+                    next_cursor: None,
+                });
+            }
+        }
+    }
+}
+
+/// The one thing that was meant: by its whole id, else by the beginning of one.
+pub(crate) async fn found<I, R, G, L>(
+    what: &str,
+    typed: &str,
+    listing: &str,
+    get: G,
+    ids: L,
+) -> Result<R, Failure>
+where
+    I: std::str::FromStr,
+    G: AsyncFn(I) -> Result<R, sandshell_client::ClientError>,
+    L: AsyncFnOnce() -> Result<Vec<String>, Failure>,
+{
+    if let Ok(id) = typed.parse::<I>() {
+        match get(id).await {
+            Ok(record) => return Ok(record),
+            Err(error) if error.status() == Some(404) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let id = names::pick(what, typed, &ids().await?, listing)?;
+    match id.parse::<I>() {
+        Ok(id) => Ok(get(id).await?),
+        Err(_) => Err(Failure::failed(format!("{id:?} is not an id"))),
+    }
+}

@@ -1,0 +1,95 @@
+//! One isolated sandbox for as long as this process lives, without a hub: for `run` and `doctor`.
+
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use sandshell_agent::Settings;
+use sandshell_client::types::Protection;
+use sandshell_isolate::host_root;
+use sandshell_isolate::launcher::{Launcher, LauncherError, read_outcome};
+use sandshell_isolate::limits::SandboxLimits;
+use sandshell_isolate::plan::{Ids, RootPlan, SandboxPlan};
+use sandshell_isolate::stage::{Outcome, REMEDY, Step};
+
+use crate::failure::Failure;
+
+/// Ids of the host that sandboxes of one process take, far above those of people. Two at once may share
+/// them: they share nothing else.
+const FIRST_ID: u32 = 0x7000_0000;
+
+/// Files that can be made.
+pub(crate) const INODES: u64 = 200_000;
+
+/// What is asked of one.
+pub(crate) struct Wanted {
+    pub(crate) ids: Ids,
+    pub(crate) root: RootPlan,
+    pub(crate) limits: SandboxLimits,
+    pub(crate) settings: Settings,
+}
+
+/// The ids that a sandbox has here.
+pub(crate) fn ids() -> Ids {
+    if rustix::process::geteuid().is_root() {
+        Ids::Range(FIRST_ID)
+    } else {
+        Ids::Own
+    }
+}
+
+/// The root with the host's programs, and an /etc of its own in this directory.
+pub(crate) fn default_root(directory: &Path, ids: Ids, disk: u64) -> Result<RootPlan, Failure> {
+    let etc = directory.join("etc");
+    host_root::make_etc(&etc).map_err(|error| Failure::ours(&error))?;
+    Ok(host_root::plan(&etc, ids, disk, INODES))
+}
+
+/// A directory of this process alone, removed by the launcher whatever becomes of us. The usual place for
+/// it is in memory, which is too small for an image.
+pub(crate) fn own_directory(launcher: &Launcher, large: bool) -> Result<PathBuf, Failure> {
+    let in_memory = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !large);
+    let parent = in_memory.map_or_else(std::env::temp_dir, PathBuf::from);
+    let pid = rustix::process::getpid().as_raw_pid();
+    let path = parent.join(format!("sandshell-run-{pid}"));
+    let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+    made.map_err(|error| Failure::ours(&error))?;
+    let kept = launcher.keep(&path);
+    kept.map_err(|error| Failure::ours(&error))?;
+    Ok(path)
+}
+
+/// Makes the sandbox in such a directory, and tells how well it is isolated. The launcher ends it with
+/// this process.
+pub(crate) fn launch(
+    launcher: &Launcher,
+    directory: PathBuf,
+    wanted: Wanted,
+) -> Result<Vec<Protection>, Failure> {
+    let plan = SandboxPlan {
+        root: wanted.root,
+        ids: wanted.ids,
+        hostname: "sandbox".to_owned(),
+        group: format!("sandshell-run-{}", rustix::process::getpid().as_raw_pid()),
+        limits: wanted.limits,
+        open_files: None,
+        egress: wanted.settings.egress,
+        one_shot: true,
+        agent: serde_json::to_value(wanted.settings).map_err(|error| Failure::ours(&error))?,
+        directory,
+    };
+    let launched = launcher.launch(&plan).map_err(|error| match error {
+        LauncherError::Step(step) => failed_at(&step),
+        error => Failure::ours(&error),
+    })?;
+    match read_outcome(launched.report).map_err(|error| Failure::ours(&error))? {
+        Outcome::Ready(protections) => Ok(protections),
+        Outcome::Failed(step) => Err(failed_at(&step)),
+    }
+}
+
+fn failed_at(step: &Step) -> Failure {
+    match step.forbidden() {
+        Some(forbidden) => Failure::ours(&forbidden).hint(REMEDY),
+        None => Failure::ours(step),
+    }
+}

@@ -1,0 +1,159 @@
+//! Every command: its help, and the document that has them all.
+
+use std::fmt::Write as _;
+
+use super::{bare, ended};
+use crate::house::root;
+
+/// The commands below one, as its help lists them.
+fn below(help: &str) -> Vec<String> {
+    help.lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| line.starts_with("  "))
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn help_of(words: &[String]) -> String {
+    let home = tempfile::tempdir().unwrap();
+    let mut line: Vec<&str> = words.iter().map(String::as_str).collect();
+    line.push("--help");
+    let shown = ended(&mut bare(home.path(), &line));
+    assert_eq!(shown.code, Some(0), "{line:?}: {shown:?}");
+    assert_eq!(shown.err, "", "{line:?}");
+    shown.out
+}
+
+fn walk(words: &mut Vec<String>, visit: &mut impl FnMut(&[String], &str)) {
+    let help = help_of(words);
+    visit(words, &help);
+    for name in below(&help) {
+        words.push(name);
+        walk(words, visit);
+        words.pop();
+    }
+}
+
+#[test]
+fn every_help_opens_with_two_examples_and_is_in_the_document() {
+    let mut document = String::from(
+        "# Commands\n\nThe help of every command, as the program prints it. What they have in common is in \
+         [the command line](cli.md).\n",
+    );
+    let mut count = 0;
+    walk(&mut Vec::new(), &mut |words, help| {
+        count += 1;
+        let name = format!("sandshell {}", words.join(" "));
+        let name = name.trim_end();
+        let mut lines = help.lines();
+        assert_eq!(lines.next(), Some("Examples:"), "{name}");
+        let examples = lines
+            .take_while(|line| line.starts_with("  sandshell "))
+            .count();
+        assert_eq!(examples, 2, "{name}:\n{help}");
+        writeln!(
+            document,
+            "\n## `{name}`\n\n```text\n{}\n```",
+            help.trim_end()
+        )
+        .unwrap();
+    });
+    assert!(count > 70, "only {count} commands were found");
+    let path = root().join("docs/reference/commands.md");
+    if std::env::var_os("SANDSHELL_UPDATE").is_some() {
+        std::fs::write(&path, &document).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == document,
+        "docs/reference/commands.md is out of date; hint: run this test with SANDSHELL_UPDATE=1"
+    );
+}
+
+/// What keeps sandboxes, for Linux alone, and what names it behind a condition.
+const OF_LINUX: &[&str] = &[
+    "agent.rs",
+    "arguments.rs",
+    "doctor.rs",
+    "launcher.rs",
+    "logs.rs",
+    "main.rs",
+    "mcp.rs",
+    "run.rs",
+    "serve.rs",
+];
+
+#[test]
+fn what_talks_to_a_hub_needs_the_client_alone() {
+    let mut wrong = Vec::new();
+    let mut dirs = vec![root().join("crates/cli/src")];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            if path.is_dir() {
+                dirs.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let other = ["sys", "isolate", "exec", "agent", "hub"]
+                .into_iter()
+                .find(|part| text.contains(&format!("sandshell_{part}::")));
+            if let (Some(other), false) = (other, OF_LINUX.contains(&name)) {
+                wrong.push(format!("{} uses {other}", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn topics_and_commands_have_help() {
+    let home = tempfile::tempdir().unwrap();
+    let help = |words: &[&str]| ended(&mut bare(home.path(), words));
+    let codes = help(&["help", "exit-codes"]).out;
+    for code in ["124", "125", "126", "127", "130", "141"] {
+        assert!(codes.contains(code), "{codes}");
+    }
+    assert_eq!(
+        help(&["help", "session", "create"]).out,
+        help(&["session", "create", "--help"]).out
+    );
+    assert!(help(&["help"]).out.contains("Commands:"));
+}
+
+#[test]
+fn completions_are_made_for_every_shell() {
+    let home = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let made = ended(&mut bare(home.path(), &["completion", shell]));
+        assert_eq!(made.code, Some(0), "{shell}");
+        assert!(made.out.contains("session"), "{shell}");
+    }
+}
+
+#[test]
+fn colour_follows_the_conventions() {
+    let home = tempfile::tempdir().unwrap();
+    let coloured = |words: &[&str], env: &[(&str, &str)]| {
+        let mut command = bare(home.path(), words);
+        command
+            .envs(env.iter().copied())
+            .env("SANDSHELL_URL", "http://127.0.0.1:1");
+        ended(&mut command).err.contains('\x1b')
+    };
+    assert!(!coloured(&["ls"], &[]), "a pipe");
+    assert!(coloured(&["ls"], &[("CLICOLOR_FORCE", "1")]));
+    assert!(!coloured(
+        &["ls"],
+        &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]
+    ));
+    assert!(coloured(&["ls", "--color", "always"], &[("NO_COLOR", "1")]));
+    assert!(!coloured(
+        &["ls", "--color", "never"],
+        &[("CLICOLOR_FORCE", "1")]
+    ));
+}

@@ -1,0 +1,243 @@
+//! Terminals: the shell that feels like ssh. The program runs on a pseudo-terminal of the test's own.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+use super::User;
+
+/// Far above any honest answer, also on a loaded machine.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// `sandshell` on a terminal of its own.
+struct Seat {
+    master: File,
+    slave: File,
+    child: Child,
+    seen: String,
+    /// The terminal's mode before it was started.
+    before: String,
+}
+
+/// All of a terminal's mode that a program may change.
+fn mode(terminal: &File) -> String {
+    let mode = tcgetattr(terminal).unwrap();
+    format!(
+        "{:?} {:?} {:?} {:?}",
+        mode.input_modes, mode.output_modes, mode.control_modes, mode.local_modes
+    )
+}
+
+impl Seat {
+    fn take(user: &User, words: &[&str]) -> Self {
+        let master: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let path = std::ffi::OsStr::from_bytes(name.as_bytes());
+        let slave = File::options().read(true).write(true).open(path).unwrap();
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: 80,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&master, size).unwrap();
+        let before = mode(&slave);
+        let plain = user.command(words);
+        // It makes the terminal the controlling one, then becomes the program itself.
+        let mut command = Command::new("setsid");
+        command
+            .arg("--ctty")
+            .arg(plain.get_program())
+            .args(plain.get_args())
+            .env_clear()
+            .env("TERM", "xterm-256color")
+            .current_dir(user.home())
+            .stdin(slave.try_clone().unwrap())
+            .stdout(slave.try_clone().unwrap())
+            .stderr(slave.try_clone().unwrap());
+        for (key, value) in plain.get_envs() {
+            command.env(key, value.unwrap_or_default());
+        }
+        let child = command.spawn().unwrap();
+        Self {
+            master: master.into(),
+            slave,
+            child,
+            seen: String::new(),
+            before,
+        }
+    }
+
+    fn type_in(&mut self, keys: &str) {
+        self.master.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Reads until this has been seen since the last time.
+    fn until(&mut self, text: &str) {
+        let deadline = Instant::now() + DEADLINE;
+        while !self.seen.contains(text) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "no {text:?} in {:?}", self.seen);
+            let wait = Timespec {
+                tv_sec: left.as_secs().try_into().unwrap(),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let mut fds = [PollFd::new(&self.master, PollFlags::IN)];
+            if poll(&mut fds, Some(&wait)).unwrap() == 0 {
+                continue;
+            }
+            let mut buffer = [0; 4096];
+            let n = self.master.read(&mut buffer).unwrap();
+            self.seen.push_str(&String::from_utf8_lossy(&buffer[..n]));
+        }
+        let at = self.seen.find(text).unwrap() + text.len();
+        self.seen = self.seen.split_off(at);
+    }
+
+    fn is_raw(&self) -> bool {
+        let modes = tcgetattr(&self.slave).unwrap().local_modes;
+        !modes.intersects(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Its code, after which the terminal is as it was.
+    fn code(&mut self) -> Option<i32> {
+        let deadline = Instant::now() + DEADLINE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "it does not end: {:?}",
+                self.seen
+            );
+            std::thread::yield_now();
+        };
+        assert_eq!(mode(&self.slave), self.before, "the mode is not given back");
+        status.code()
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_shell_feels_like_ssh() {
+    let user = User::with_box();
+    let mut seat = Seat::take(&user, &["shell", "box", "-e", "GREETING=hello"]);
+    seat.type_in("echo up-$((1 + 1)) $GREETING $TERM\n");
+    seat.until("up-2 hello xterm-256color");
+    assert!(seat.is_raw());
+    seat.type_in("stty size\n");
+    seat.until("24 80");
+    let wider = Winsize {
+        ws_row: 43,
+        ws_col: 132,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&seat.master, wider).unwrap();
+    seat.type_in("until [ \"$(stty size)\" = '43 132' ]; do :; done; echo wi''der\n");
+    seat.until("wider");
+    // Ctrl-C is a key: it ends the command, not the shell.
+    seat.type_in("echo be''gun; sleep 600\n");
+    seat.until("begun");
+    seat.type_in("\x03echo st''ill\n");
+    seat.until("still");
+    seat.type_in("exit 5\n");
+    assert_eq!(seat.code(), Some(5));
+    assert_eq!(
+        user.ok(&["terminal", "ls", "-q"]),
+        "",
+        "its terminal is forgotten"
+    );
+}
+
+#[test]
+fn the_detach_keys_leave_it_running() {
+    let user = User::with_box();
+    let mut seat = Seat::take(&user, &["shell"]);
+    seat.type_in("X=kept; echo re''ady\n");
+    seat.until("ready");
+    seat.type_in("\x10\x11");
+    seat.until("detached: `sandshell terminal attach box/term_");
+    assert_eq!(seat.code(), Some(0));
+    let id = user.ok(&["terminal", "ls", "-q"]);
+    let mut again = Seat::take(&user, &["terminal", "attach", id.trim_end()]);
+    // The screen is drawn again.
+    again.until("ready");
+    again.type_in("echo $X; exit\n");
+    again.until("kept");
+    assert_eq!(again.code(), Some(0));
+}
+
+#[test]
+fn the_mode_is_given_back_on_every_way_out() {
+    let mut user = User::with_box();
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130)] {
+        let mut seat = Seat::take(&user, &["shell"]);
+        seat.type_in("echo re''ady\n");
+        seat.until("ready");
+        assert!(seat.is_raw());
+        seat.signal(signal);
+        assert_eq!(seat.code(), Some(code), "{signal:?}");
+    }
+    let mut seat = Seat::take(&user, &["shell"]);
+    seat.type_in("echo re''ady\n");
+    seat.until("ready");
+    user.hub.kill_hard();
+    assert_eq!(seat.code(), Some(125), "{:?}", seat.seen);
+    user.hub.restart();
+    let mut seat = Seat::take(&user, &["shell", "--", "no-such-program"]);
+    assert_eq!(seat.code(), Some(127));
+}
+
+#[test]
+fn exec_takes_a_terminal_where_there_is_one() {
+    let user = User::with_box();
+    let mut seat = Seat::take(&user, &["exec", "box", "--", "tty"]);
+    seat.until("/dev/pts/");
+    assert_eq!(seat.code(), Some(0));
+    let mut seat = Seat::take(&user, &["exec", "-T", "box", "--", "tty"]);
+    seat.until("not a tty");
+    assert_eq!(seat.code(), Some(1));
+    let mut seat = Seat::take(
+        &user,
+        &["exec", "-it", "box", "-c", "echo be''gun; exec sleep 600"],
+    );
+    seat.until("begun");
+    seat.type_in("\x03");
+    assert_eq!(seat.code(), Some(130));
+    // Without a terminal of its own Ctrl-C is a signal, and is passed on.
+    let mut seat = Seat::take(
+        &user,
+        &["exec", "-T", "box", "-c", "echo be''gun; exec sleep 600"],
+    );
+    seat.until("begun");
+    seat.type_in("\x03");
+    assert_eq!(seat.code(), Some(130));
+    assert_eq!(
+        user.run(&["exec", "box", "--", "tty"]).code,
+        Some(1),
+        "a pipe is none"
+    );
+}
