@@ -72,7 +72,7 @@ impl Parent {
     }
 
     /// Names of groups below that begin so, in whichever hierarchy.
-    pub fn names(&self, prefix: &str) -> Vec<String> {
+    pub(crate) fn names(&self, prefix: &str) -> Vec<String> {
         let mut names: Vec<String> = self
             .groups()
             .flat_map(Group::children)
