@@ -76,27 +76,27 @@ const UNAIDED: &[Layer] = &[
     Layer::Seccomp,
 ];
 
-/// Says what is off, and fails where that was not to be.
+/// Says what is off that need not be, and fails where it was not to be. What the place does not give is
+/// told by `GET /v1/protections`.
 fn check(isolation: Isolation, protections: &[Protection]) -> Result<(), Failure> {
-    let off = |protection: &&Protection| protection.status == ProtectionStatus::Off;
-    let off: Vec<&Protection> = protections.iter().filter(off).collect();
-    let names: Vec<&str> = off.iter().map(|found| found.name.name()).collect();
-    tracing::info!(off = names.join(", "), "protections");
-    if isolation != Isolation::Strict {
-        return Ok(());
-    }
-    let missing: Vec<String> = off
+    let off =
+        |said: &&Protection| said.status == ProtectionStatus::Off && UNAIDED.contains(&said.name);
+    let missing: Vec<String> = protections
         .iter()
-        .filter(|found| UNAIDED.contains(&found.name))
-        .map(|found| {
-            let reason = found.reason.as_deref().unwrap_or("no reason is known");
-            format!("{} ({reason})", found.name.name())
+        .filter(off)
+        .map(|said| {
+            let reason = said.reason.as_deref().unwrap_or("no reason is known");
+            format!("{} ({reason})", said.name.name())
         })
         .collect();
-    if missing.is_empty() {
+    if missing.is_empty() || isolation == Isolation::Off {
         return Ok(());
     }
     let text = format!("commands would lack {}", missing.join(", "));
+    if isolation == Isolation::BestEffort {
+        tracing::warn!("{text}");
+        return Ok(());
+    }
     Err(Failure::usage(text)
         .code(125)
         .hint("choose --isolation best_effort and do without"))

@@ -211,7 +211,7 @@ pub(crate) struct AgentArguments {
     #[arg(long = "allow-host", value_name = "NAME")]
     pub(crate) allow_hosts: Vec<String>,
 
-    /// How commands are held where no namespaces can be made.
+    /// What becomes of commands' rights: walls that need no namespace, or none.
     #[arg(
         long,
         env = "SANDSHELL_ISOLATION",

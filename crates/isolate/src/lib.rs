@@ -6,7 +6,7 @@
 //! A hub has a *launcher* (`launcher`) fork an agent and an init into namespaces (`stage`), with a root
 //! of their own (`rootfs`, `host_root`, `image_root`), groups and limits (`limits`), hardened (`harden`) and looked at
 //! from inside (`probe`). Where the agent runs alone, as in a container, it launches init itself
-//! (`launch`).
+//! (`launch`), and what needs no namespace is done all the same.
 //!
 //! # Theory of operation
 //!

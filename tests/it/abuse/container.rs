@@ -132,7 +132,9 @@ impl Container {
         let mut builder = Agent::builder().unix_socket().binary(&self.script);
         match who {
             Who::Root => {}
-            Who::UserOfRoot => builder = builder.args(["--user", "1000"]),
+            Who::UserOfRoot => {
+                builder = builder.args(["--user", "1000", "--isolation", "strict"]);
+            }
             Who::User => {
                 let as_user = "setpriv --reuid=1000 --regid=1000 --clear-groups";
                 builder = builder.env("OWNER", "1000").env("BEFORE", as_user);
