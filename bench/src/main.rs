@@ -53,13 +53,8 @@ const SECTIONS: &[&str] = &[
     "proxy",
     "hub",
     "sandboxes",
-<<<<<<< HEAD
-    "cli",
-    "neighbour",
-=======
     "neighbour",
     "cli",
->>>>>>> wt-tidy
     "contexts",
     "files",
     "backup",
@@ -207,19 +202,11 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     if options.wants("sandboxes") {
         sandboxes::run(report, options.count(50)).await?;
     }
-<<<<<<< HEAD
-    if options.wants("cli") {
-        command_line::run(report, options.count(200)).await?;
-    }
-    if options.wants("neighbour") {
-        neighbour::run(report, options.count(200)).await?;
-=======
     if options.wants("neighbour") {
         neighbour::run(report, options.count(200)).await?;
     }
     if options.wants("cli") {
         command_line::run(report, options.count(200)).await?;
->>>>>>> wt-tidy
     }
     if options.wants("contexts") {
         let agent = Agent::start();
