@@ -207,8 +207,8 @@ async fn the_next_start_cleans_what_a_killed_agent_left() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(
         walk(&dir.path().join("state")).len(),
-        3,
-        "only the lock and the directories of backups and kernels, which are kept: {:?}",
+        1,
+        "only the lock: {:?}",
         walk(&dir.path().join("state"))
     );
 }

@@ -34,7 +34,7 @@ pub enum ProtectionStatus {
 }
 
 macro_rules! layers {
-    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+    ($($(#[$doc:meta])* $name:ident = $text:tt,)*) => {
         /// The layers, in the order of the report.
         #[derive(
             Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

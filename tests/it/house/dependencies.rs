@@ -67,6 +67,7 @@ const LICENCES: &[&str] = &[
     "MIT",
     "MPL-2.0",
     "Unicode-3.0",
+    "Zlib",
 ];
 
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
