@@ -1,7 +1,7 @@
 //! What the hub adds to a request.
 //!
-//! The same requests go to a sandbox's agent by its own socket and through the hub, in turn: one of
-//! each at a time, so that both see the same sandbox on the same machine.
+//! The same requests go to a sandbox's agent by its own socket and through the hub by the hub's, in turn:
+//! one of each at a time, so that both see the same sandbox on the same machine.
 
 use anyhow::{Context as _, Result, ensure};
 use sandshell_client::Client;
@@ -24,7 +24,7 @@ const PING: [&str; 2] = [
 ];
 
 pub(crate) async fn run(report: &mut Report, count: usize) -> Result<()> {
-    let hub = Hub::start();
+    let hub = Hub::on_socket();
     let client = hub.client();
     let made = client.create_sandbox(&SandboxSpec::default()).await?;
     let agent = agent_of_the_only_one(&hub)?;

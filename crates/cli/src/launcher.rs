@@ -19,13 +19,15 @@ pub(crate) fn run() -> ExitCode {
     if prepared.is_err() {
         return ExitCode::from(125);
     }
+    // What the making needed and freed would be copied by every fork.
+    sandshell_sys::memory::trim();
     let code = serve(socket, serve_agent);
     ExitCode::from(u8::try_from(code).unwrap_or(125))
 }
 
 /// The life of an agent, in a fork of the launcher.
 fn serve_agent(seat: Seat) -> i32 {
-    logs::start(false);
+    logs::start_in_file(seat.state_dir.join("agent.log"));
     // One thread, as in `sandshell agent`.
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! STATE/etc/N            the /etc that sandboxes of this hub are shown
-//! STATE/sandboxes/PLACE  agent.sock, agent.log, agent/
+//! STATE/sandboxes/PLACE  agent.sock, agent/
 //! ```
 //!
 //! Owns the launcher and the ends of agents. A sandbox is its agent: it is known by whoever listens on
@@ -577,7 +577,7 @@ async fn outcome(report: OwnedFd) -> Result<Vec<Protection>, BackendError> {
         Ok(Outcome::Ready(protections)) => Ok(protections),
         Ok(Outcome::Failed(step)) => Err(failed_at(step)),
         Err(_) => Err(BackendError::Dead(
-            "its agent ended at its start; see agent.log in its directory".to_owned(),
+            "its agent ended at its start".to_owned(),
         )),
     }
 }

@@ -14,10 +14,10 @@
 //! Invariants: no thread, no runtime, no secret, and nothing random that forks would share.
 
 use std::ffi::CString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{OpenOptionsExt as _, chown};
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -510,12 +510,6 @@ enum Begun {
 fn begin(workshop: &Workshop, plan: &SandboxPlan) -> Result<Begun, Step> {
     let state = plan.directory.join("agent");
     std::fs::create_dir_all(&state).map_err(io_step("the sandbox's directory"))?;
-    let log = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(plan.directory.join("agent.log"))
-        .map_err(io_step("the agent's log"))?;
     let agent_uid = match plan.ids {
         Ids::Range(base) => {
             let agent = base + AGENT_UID;
@@ -567,7 +561,6 @@ fn begin(workshop: &Workshop, plan: &SandboxPlan) -> Result<Begun, Step> {
             delegated,
             socket,
             liveness,
-            log: log.into(),
         };
         return Ok(Begun::Child(Box::new(birth), Report::new(told)));
     };

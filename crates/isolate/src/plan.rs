@@ -20,8 +20,8 @@ pub const RANGE: u32 = AGENT_UID + 1;
 /// Everything the launcher needs to make a sandbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SandboxPlan {
-    /// The sandbox's own directory on the host. It holds the agent's socket (`agent.sock`), its log
-    /// (`agent.log`) and its state (`agent/`).
+    /// The sandbox's own directory on the host. It holds the agent's socket (`agent.sock`) and
+    /// its state (`agent/`).
     pub directory: PathBuf,
     /// Who the sandbox's users are outside.
     pub ids: Ids,

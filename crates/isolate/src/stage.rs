@@ -204,7 +204,6 @@ pub(crate) struct Birth {
     pub(crate) delegated: (Result<Group, String>, Controllers),
     pub(crate) socket: OwnedFd,
     pub(crate) liveness: Option<OwnedFd>,
-    pub(crate) log: OwnedFd,
 }
 
 /// Copies of the host's directories that become part of a sandbox. Root's launcher makes them, which
@@ -270,7 +269,6 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
         delegated: (cgroup, controllers),
         socket,
         liveness,
-        log,
     } = birth;
     signal::default_all();
     signal::ignore(signal::PIPE);
@@ -313,8 +311,7 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
         });
     };
     drop((theirs, trees.shown));
-    own_surroundings(&plan, trees.state, &log)?;
-    drop(log);
+    own_surroundings(&plan, trees.state)?;
     expect_event(&ours, |event| matches!(event, Event::NeedMap))?;
     // Init has built its root, and may not be looked at any more once it has its ids.
     let gates = warden::Gates::of(init.pid).map_err(Step::at("init's namespaces"))?;
@@ -434,7 +431,7 @@ impl Own {
 }
 
 /// The agent's own mounts, network and host name.
-fn own_surroundings(plan: &SandboxPlan, state: OwnedFd, log: &OwnedFd) -> Result<(), Step> {
+fn own_surroundings(plan: &SandboxPlan, state: OwnedFd) -> Result<(), Step> {
     let null = mounts::copy_of(c"/dev/null", false).map_err(Step::at("/dev/null"))?;
     let limits = Limits {
         read_only: false,
@@ -457,8 +454,8 @@ fn own_surroundings(plan: &SandboxPlan, state: OwnedFd, log: &OwnedFd) -> Result
     let proc = mounts::fresh(c"proc", &[], limits).map_err(Step::at("the agent's /proc"))?;
     mounts::attach(proc, CWD, "proc").map_err(Step::at("the agent's /proc"))?;
     rootfs::pivot()?;
-    for (number, fd) in [(0, None), (1, None), (2, Some(log))] {
-        place_standard(number, fd).map_err(Step::at("the agent's log"))?;
+    for number in 0..3 {
+        place_standard(number).map_err(Step::at("standard streams"))?;
     }
     namespace::loopback_up().map_err(Step::at("loopback"))?;
     if plan.egress {
@@ -477,19 +474,13 @@ fn set_sysctl(name: &str, value: &str) {
     let _ = std::fs::write(format!("/proc/sys/{name}"), value);
 }
 
-/// Puts a file, or /dev/null, where a standard stream belongs.
-pub(crate) fn place_standard(number: i32, file: Option<&OwnedFd>) -> Result<(), Errno> {
-    let null;
-    let file = if let Some(file) = file {
-        file
-    } else {
-        null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-        &null
-    };
+/// Puts /dev/null where a standard stream belongs.
+pub(crate) fn place_standard(number: i32) -> Result<(), Errno> {
+    let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     match number {
-        0 => rustix::stdio::dup2_stdin(file),
-        1 => rustix::stdio::dup2_stdout(file),
-        _ => rustix::stdio::dup2_stderr(file),
+        0 => rustix::stdio::dup2_stdin(&null),
+        1 => rustix::stdio::dup2_stdout(&null),
+        _ => rustix::stdio::dup2_stderr(&null),
     }
 }
 

@@ -13,6 +13,7 @@ pub mod identity;
 #[cfg(feature = "knock")]
 pub mod knock;
 pub mod landlock;
+pub mod memory;
 pub mod mounts;
 pub mod namespace;
 pub mod packet;

@@ -58,13 +58,24 @@ impl Hub {
         Self::run_by(Some(user), args)
     }
 
+    /// A hub on a Unix socket, where nobody needs a token.
+    pub fn on_socket() -> Self {
+        let dir = TempDir::with_prefix("sandshell-hub-").expect("a temporary directory");
+        let listen = format!("unix:{}", dir.path().join("hub.sock").display());
+        Self::run_in(dir, listen, None, &[])
+    }
+
     fn run_by(user: Option<UnprivilegedUser>, args: &[&str]) -> Self {
+        let dir = TempDir::with_prefix("sandshell-hub-").expect("a temporary directory");
+        Self::run_in(dir, "127.0.0.1:0".to_owned(), user, args)
+    }
+
+    fn run_in(dir: TempDir, listen: String, user: Option<UnprivilegedUser>, args: &[&str]) -> Self {
         let unlimited: &[&str] = if args.contains(&"--rate") {
             &[]
         } else {
             &["--rate", "0"]
         };
-        let dir = TempDir::with_prefix("sandshell-hub-").expect("a temporary directory");
         if let Some(user) = user {
             user.own(dir.path());
         }
@@ -76,7 +87,7 @@ impl Hub {
                 .chain(unlimited)
                 .map(|arg| (*arg).to_owned())
                 .collect(),
-            listen: "127.0.0.1:0".to_owned(),
+            listen,
             running: None,
             url: String::new(),
             token: String::new(),
@@ -106,6 +117,9 @@ impl Hub {
                 panic!("the hub ended with {status}:\n{}", self.log());
             }
             Err(NotReady::Deadline) => panic!("the hub was not ready:\n{}", self.log()),
+        }
+        if self.listen.starts_with("unix:") {
+            return;
         }
         let token = fs::read_to_string(self.state_dir().join("token")).expect("the token file");
         token.trim_end().clone_into(&mut self.token);
@@ -178,9 +192,10 @@ impl Hub {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// A new client with the admin's token.
+    /// A new client with the admin's token, where there is one.
     pub fn client(&self) -> Client {
-        self.client_with(Some(&self.token))
+        let token = Some(self.token.as_str()).filter(|token| !token.is_empty());
+        self.client_with(token)
     }
 
     /// A new client with another token, or none.

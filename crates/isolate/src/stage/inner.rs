@@ -69,7 +69,7 @@ fn enter<'a>(entrance: &'a Entrance<'a>) -> Result<(Hardened<'a>, Event), Step> 
     own.take_on(own.builder).map_err(Step::at("user ids"))?;
     rootfs::enter(&plan.root, plan.ids, trees)?;
     for number in 0..3 {
-        place_standard(number, None).map_err(Step::at("standard streams"))?;
+        place_standard(number).map_err(Step::at("standard streams"))?;
     }
     own.take_on(own.agent).map_err(Step::at("init's user"))?;
     ceilings.set().map_err(Step::at("its limits"))?;

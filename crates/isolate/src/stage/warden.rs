@@ -66,7 +66,7 @@ pub(super) fn post(home: Home<'_>) -> Result<Warden, Errno> {
 }
 
 fn stand(socket: &OwnedFd, home: Home<'_>) -> i32 {
-    if (0..3).any(|number| place_standard(number, None).is_err()) {
+    if (0..3).any(|number| place_standard(number).is_err()) {
         return 125;
     }
     let mut kept: Vec<BorrowedFd<'_>> = vec![socket.as_fd()];
