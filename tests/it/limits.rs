@@ -72,12 +72,12 @@ async fn run(client: &Client, id: &SessionId, command: &str) -> SessionExecResul
     in_time(client.session_exec(id, &request)).await.unwrap()
 }
 
-async fn events(client: &Client) -> SandboxStream {
+pub(crate) async fn events(client: &Client) -> SandboxStream {
     in_time(client.sandbox_events(Some(0), &[])).await.unwrap()
 }
 
 /// The next event about a limit.
-async fn about_a_limit(stream: &mut SandboxStream) -> Happening {
+pub(crate) async fn about_a_limit(stream: &mut SandboxStream) -> Happening {
     loop {
         let event = in_time(stream.next()).await.expect("the stream goes on");
         if let SandboxStreamEvent::Event(_, event) = event.unwrap()

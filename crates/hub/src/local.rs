@@ -3,6 +3,7 @@
 //! ```text
 //! STATE/etc/N            the /etc that sandboxes of this hub are shown
 //! STATE/sandboxes/PLACE  agent.sock, agent/
+//! STATE/next             what becomes such a directory
 //! ```
 //!
 //! Owns the launcher and the ends of agents. A sandbox is its agent: it is known by whoever listens on
@@ -55,6 +56,8 @@ const GROUP: &str = "sandshell-";
 
 pub(crate) struct LocalBackend {
     sandboxes: PathBuf,
+    /// The directory of the next sandbox.
+    ahead: PathBuf,
     etc: PathBuf,
     images: Arc<Images>,
     ids: IdRule,
@@ -81,10 +84,7 @@ impl LocalBackend {
         let sandboxes = state.join("sandboxes");
         let etcs = state.join("etc");
         for dir in [&sandboxes, &etcs] {
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(dir)?;
+            make_private(dir)?;
         }
         // A fresh one each time, for the host may have changed; sandboxes that live still show theirs.
         let taken = fs::read_dir(&etcs)?.flatten();
@@ -97,6 +97,7 @@ impl LocalBackend {
             IdRule::Own
         };
         Ok(Self {
+            ahead: state.join("next"),
             sandboxes,
             etc,
             images,
@@ -321,10 +322,27 @@ impl LocalBackend {
             .await
     }
 
+    /// Gives a place its directory: the one that was made ahead, or where there is none a fresh one. The
+    /// making takes a millisecond on a disk where much was deleted lately, a rename does not.
+    fn make_dir(&self, place: &Place) -> io::Result<()> {
+        match fs::rename(&self.ahead, self.dir(place)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make_private(&self.dir(place)),
+            done => done,
+        }
+    }
+
+    /// Makes the directory of the next one, when nobody waits for it.
+    fn work_ahead(&self) {
+        let ahead = self.ahead.clone();
+        drop(tokio::task::spawn_blocking(move || {
+            // What is missing is made when it is needed.
+            let _ = make_private(&ahead);
+            let _ = make_private(&ahead.join("agent"));
+        }));
+    }
+
     async fn start(&self, wanted: &SandboxPlan) -> Result<Created, BackendError> {
-        fs::DirBuilder::new()
-            .mode(0o700)
-            .create(self.dir(&wanted.place))
+        self.make_dir(&wanted.place)
             .map_err(|source| BackendError::Failed {
                 action: "make the directory of the sandbox",
                 source,
@@ -338,6 +356,7 @@ impl LocalBackend {
             self.unnamed().insert(wanted.place.clone(), launched.naming);
         }
         let protections = outcome(launched.report).await?;
+        self.work_ahead();
         Ok(Created { protections })
     }
 
@@ -515,6 +534,13 @@ impl Backend for LocalBackend {
             self.ask(|_| Ok(())).await
         })
     }
+}
+
+fn make_private(dir: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
 }
 
 fn group(place: &Place) -> String {

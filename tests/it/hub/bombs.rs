@@ -1,11 +1,12 @@
 //! Bombs in one sandbox: it alone suffers, and what stopped it is named.
 
 use sandshell_client::Client;
-use sandshell_client::types::{ExecResult, SandboxLimits, SandboxSpec};
+use sandshell_client::types::{ExecResult, Happening, SandboxLimits, SandboxSpec};
 use sandshell_testkit::{Hub, UnprivilegedUser};
 
 use super::{sandbox, spec_of};
 use crate::calls::{exec, exec_of, in_time, skipped};
+use crate::limits::{about_a_limit, events};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -71,6 +72,18 @@ async fn one_sandbox_alone_suffers() {
     });
     if limited {
         assert!(hungry.oom, "{hungry:?}");
+        // The events name what was met: first the limit on processes, then that on memory.
+        let mut told = events(&attacker).await;
+        let first = about_a_limit(&mut told).await;
+        let Happening::LimitReached { limit, .. } = &first else {
+            panic!("{first:?}");
+        };
+        assert_eq!(limit, "pids");
+        let mut memory = about_a_limit(&mut told).await;
+        while matches!(memory, Happening::LimitReached { .. }) {
+            memory = about_a_limit(&mut told).await;
+        }
+        assert!(matches!(memory, Happening::Oom { .. }), "{memory:?}");
     } else {
         skipped("memory is not limited here, so nothing can be attributed to it");
     }

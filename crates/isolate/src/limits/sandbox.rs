@@ -463,6 +463,8 @@ fn make_seat(above: &Seat, name: &str, uid: u32) -> Result<Seat, String> {
         let _ = group.remove();
         return Err(format!("delegation: {errno}"));
     }
+    // By which the agent asks to be told when memory has run out. Only that controller has it.
+    let _ = give(&group, "cgroup.event_control", uid);
     Ok(Seat {
         version: above.version,
         group,
