@@ -49,6 +49,22 @@ fn streams_and_codes_are_the_commands_own() {
 }
 
 #[test]
+fn a_reader_that_goes_away_ends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = run(dir.path(), &["yes"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    reader.read_line(&mut line).unwrap();
+    assert_eq!(line, "y\n");
+    drop(reader);
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+    assert_eq!(entries(dir.path()), 0, "its directory is gone when it ends");
+}
+
+#[test]
 fn standard_input_goes_in_byte_for_byte_and_ends() {
     let dir = tempfile::tempdir().unwrap();
     let bytes: Vec<u8> = (0..=255_u8).cycle().take(300_000).collect();

@@ -324,7 +324,13 @@ pub async fn serve(
         })
     };
     let token = token.map(|token| Opening { token, generated });
-    let surroundings = Surroundings::default();
+    let state_dir = StateDir::open(&options.state_dir, "agent")?;
+    state_dir.clear()?;
+    let surroundings = Surroundings {
+        state_dir,
+        liveness: None,
+        relay: None,
+    };
     serve_on(listener, token, &options, init, surroundings, announce).await
 }
 
@@ -371,7 +377,11 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
         report.tell(&Outcome::Ready(protections));
         Ok(())
     };
-    let surroundings = Surroundings { liveness, relay };
+    let surroundings = Surroundings {
+        state_dir: StateDir::given(options.state_dir.clone()),
+        liveness,
+        relay,
+    };
     serve_on(listener, None, &options, init, surroundings, announce).await
 }
 
@@ -381,9 +391,9 @@ struct Opening {
     generated: bool,
 }
 
-/// What a launcher gives an agent, and a container does not.
-#[derive(Default)]
+/// What an agent has besides its init.
 struct Surroundings {
+    state_dir: StateDir,
     /// A pipe whose end is the agent's end.
     liveness: Option<OwnedFd>,
     /// The way outside.
@@ -399,14 +409,16 @@ async fn serve_on(
     announce: impl FnOnce(&Started) -> Result<(), AgentError>,
 ) -> Result<i32, AgentError> {
     let protections = std::mem::take(&mut init.protections);
-    let state_dir = StateDir::open(&options.state_dir, "agent")?;
-    state_dir.clear()?;
+    let Surroundings {
+        state_dir,
+        liveness,
+        relay,
+    } = surroundings;
     let address = listener.address().map_err(|source| AgentError::Listen {
         listen: options.listen.clone(),
         source,
     })?;
     let executor = Executor::start(init, core_config(options, &state_dir)).await?;
-    let Surroundings { liveness, relay } = surroundings;
     let _relay = match relay {
         Some(config) => {
             let events = executor.events().clone();

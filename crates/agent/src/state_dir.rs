@@ -3,9 +3,9 @@
 //! Owns the directory's mode, its lock, and the clearing of what a former agent left: nothing in an
 //! agent's outlives the agent that wrote it, but for finished backups. Does not own what is put there.
 
-use std::fs::{DirBuilder, File, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -41,7 +41,8 @@ pub enum StateDirError {
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
-    _lock: File,
+    /// Absent for one that was made for its server and is known to nobody else.
+    _lock: Option<File>,
 }
 
 impl StateDir {
@@ -55,14 +56,26 @@ impl StateDir {
         let path = path.canonicalize().map_err(failed("resolve", path))?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o700))
             .map_err(failed("make private", &path))?;
-        // The directory itself is what is locked: no file need be made for it.
-        let lock = File::open(&path).map_err(failed("open", &path))?;
+        let lock_path = path.join("lock");
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&lock_path)
+            .map_err(failed("open", &lock_path))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(StateDirError::InUse { kind, path }),
-            Err(errno) => return Err(failed("lock", &path)(errno.into())),
+            Err(errno) => return Err(failed("lock", &lock_path)(errno.into())),
         }
+        let lock = Some(lock);
         Ok(Self { path, _lock: lock })
+    }
+
+    /// The directory that whoever made a sandbox made for its agent.
+    pub(crate) fn given(path: PathBuf) -> Self {
+        Self { path, _lock: None }
     }
 
     /// Removes what a former agent left.

@@ -178,13 +178,39 @@ async fn download(
             .read_file(&query(from, user), &ReadOptions::default())
             .await?;
         let progress = Progress::new(hub.out, target.display().to_string(), content.length);
-        write_beside(&target, content.bytes, entry.mode.bits() & 0o777, progress).await?;
+        write_file(&target, content.bytes, entry.mode.bits() & 0o777, progress).await?;
     }
     if hub.out.json {
         hub.out.object(&entry)
     } else {
         Ok(())
     }
+}
+
+/// Writes a file. What is no plain file, such as a device, a pipe or a link, is written into.
+async fn write_file(
+    target: &Path,
+    mut bytes: sandshell_client::ByteStream,
+    mode: u32,
+    mut progress: Progress,
+) -> Result<(), Failure> {
+    let mode = match std::fs::symlink_metadata(target) {
+        Ok(there) if there.is_file() => there.permissions().mode() & 0o7777,
+        Ok(_) => {
+            let failed = |error: io::Error| local("written", target, &error);
+            let mut options = tokio::fs::OpenOptions::new();
+            let file = options.write(true).truncate(true).open(target).await;
+            let mut file = file.map_err(failed)?;
+            while let Some(piece) = bytes.next().await {
+                let piece = piece?;
+                file.write_all(&piece).await.map_err(failed)?;
+                progress.add(piece.len() as u64);
+            }
+            return file.flush().await.map_err(failed);
+        }
+        Err(_) => mode,
+    };
+    write_beside(target, bytes, mode, progress).await
 }
 
 /// Writes a file beside its place, then puts it there: whole or not at all.

@@ -40,6 +40,9 @@ use crate::one_shot::{self, INODES, Wanted};
 /// The exit code of a command whose time was over, as of timeout(1).
 const TIMED_OUT: u8 = 124;
 
+/// And of one whose output nobody reads: 128 and SIGPIPE.
+const NOBODY_READS: u8 = 141;
+
 /// Most bytes of stdin sent at a time.
 const PIECE: usize = 64 * 1024;
 
@@ -83,7 +86,7 @@ fn run_in(
     let cwd = arguments.cwd.or(config.workdir.map(PathBuf::from));
     let cwd = cwd.unwrap_or_else(|| Path::new("/").join(WORKSPACE));
     let user = arguments.user.or(config.user);
-    let disk = arguments.bounds.disk();
+    let disk = arguments.bounds.disk()?;
     let mut root = if let Some(image) = &image {
         let (user, cwd) = (user.as_deref(), cwd.to_str());
         image_root::plan(image, user, cwd, ids, disk, INODES)
@@ -227,12 +230,21 @@ async fn attend(
     let id = process.id;
     let forwarding = tokio::spawn(forward_signals(client.clone(), id.clone()));
     let feeding = tokio::spawn(feed(client.clone(), id.clone()));
-    let (out, err) = tokio::join!(
-        copy(&client, &id, StreamName::Stdout, tokio::io::stdout()),
-        copy(&client, &id, StreamName::Stderr, tokio::io::stderr()),
-    );
-    out?;
-    err?;
+    let (out, err) = tokio::try_join!(
+        deaf_ends(
+            &client,
+            &id,
+            copy(&client, &id, StreamName::Stdout, tokio::io::stdout())
+        ),
+        deaf_ends(
+            &client,
+            &id,
+            copy(&client, &id, StreamName::Stderr, tokio::io::stderr())
+        ),
+    )?;
+    if out || err {
+        return Ok(NOBODY_READS);
+    }
     client.wait_process(&id, &WaitRequest::default()).await?;
     forwarding.abort();
     feeding.abort();
@@ -242,6 +254,21 @@ async fn attend(
     } else {
         exit_code(&record)
     })
+}
+
+/// Ends the command when nobody reads what it says any more, as a pipe would.
+async fn deaf_ends(
+    client: &Client,
+    id: &ProcessId,
+    copying: impl Future<Output = Result<bool, ClientError>>,
+) -> Result<bool, ClientError> {
+    let deaf = copying.await?;
+    if deaf {
+        client
+            .kill_process(id, &KillRequest { grace_ms: Some(0) })
+            .await?;
+    }
+    Ok(deaf)
 }
 
 /// The command's own code, or 128 and the signal that ended it.
@@ -256,23 +283,23 @@ fn exit_code(record: &ProcessRecord) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(125)
 }
 
-/// Copies one stream of the command to ours until it ends. A reader of ours that went away is no
-/// reason to fail: the command goes on.
+/// Copies one stream of the command to ours until it ends. Says whether our reader went away before.
 async fn copy(
     client: &Client,
     id: &ProcessId,
     stream: StreamName,
     mut to: impl AsyncWrite + Unpin,
-) -> Result<(), ClientError> {
+) -> Result<bool, ClientError> {
     let mut bytes = client
         .process_output(id, OutputQuery::follow(stream))
         .await?;
-    let mut open = true;
     while let Some(piece) = bytes.next().await {
         let piece = piece?;
-        open = open && to.write_all(&piece).await.is_ok() && to.flush().await.is_ok();
+        if to.write_all(&piece).await.is_err() || to.flush().await.is_err() {
+            return Ok(true);
+        }
     }
-    Ok(())
+    Ok(false)
 }
 
 /// Copies our stdin to the command's, and its end.
@@ -291,7 +318,7 @@ async fn feed(client: Client, id: ProcessId) {
     let _ = client.close_stdin(&id).await;
 }
 
-/// Passes on what a person at the terminal, or whoever runs us, sends. The second one means it.
+/// Passes on what a person at the terminal, or whoever runs us, sends. The third one means it.
 async fn forward_signals(client: Client, id: ProcessId) {
     let (Ok(mut interrupts), Ok(mut ends)) = (
         signal(SignalKind::interrupt()),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use rustix::process::{Pid, Resource, Signal, getrlimit, setrlimit};
 use sandshell_agent::Listen;
-use sandshell_hub::{HubOptions, ServeError, Started};
+use sandshell_hub::{HubOptions, ServeError, Started, StateDirError};
 
 use crate::agent::default_state_dir;
 use crate::arguments::ServeArguments;
@@ -41,7 +41,11 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
     };
     let served = runtime.block_on(sandshell_hub::serve(options(arguments), say));
     runtime.shutdown_background();
-    if let Some(passing) = passing {
+    let others = matches!(
+        served,
+        Err(ServeError::StateDir(StateDirError::InUse { .. }))
+    );
+    if let Some(passing) = passing.filter(|_| !others) {
         passing.end();
     }
     match served {

@@ -51,7 +51,7 @@ impl<T: Member> Pool<T> {
     pub(crate) fn new<F>(
         size: usize,
         first: Duration,
-        make: impl Fn() -> F + Send + 'static,
+        make: impl Fn() -> F + Send + Sync + 'static,
     ) -> Arc<Self>
     where
         F: Future<Output = Result<T, ExecError>> + Send + 'static,
@@ -75,19 +75,11 @@ impl<T: Member> Pool<T> {
                         .await
                         .is_ok();
                 patience = SETTLE;
-                let mut made = make().await;
-                let mut failures = 0;
-                while let Err(error) = &made
-                    && failures < TRIES
-                {
-                    failures += 1;
-                    tracing::warn!(%error, "cannot make a shell to hold ready");
-                    tokio::time::sleep(AFTER_FAILURE).await;
-                    made = make().await;
-                }
+                let mut made = patiently(&make).await;
                 if made.is_err() && !asked {
-                    // Only whoever waits now is told; the next one deserves another try.
+                    // Nobody waited for it. The next one who does deserves another try.
                     hungry.notified().await;
+                    made = patiently(&make).await;
                 }
                 if sender.send(made).await.is_err() {
                     return;
@@ -134,7 +126,27 @@ impl<T: Member> Pool<T> {
         let mut ready = self.ready.lock().await;
         ready.close();
         self.wanted.close();
+        // Should it wait for someone to come, nobody will.
+        self.hungry.notify_one();
         // What is being made right now is dropped by the filling task, which finds the queue closed.
         while ready.try_recv().is_ok() {}
     }
+}
+
+/// Makes one, trying again a few times.
+async fn patiently<T, F>(make: &impl Fn() -> F) -> Result<T, ExecError>
+where
+    F: Future<Output = Result<T, ExecError>>,
+{
+    let mut made = make().await;
+    let mut failures = 0;
+    while let Err(error) = &made
+        && failures < TRIES
+    {
+        failures += 1;
+        tracing::warn!(%error, "cannot make a shell to hold ready");
+        tokio::time::sleep(AFTER_FAILURE).await;
+        made = make().await;
+    }
+    made
 }

@@ -101,6 +101,10 @@ impl Images {
                 Some(record) if name == record.name.as_str() => {
                     known.insert(record.name.clone(), record);
                 }
+                // Sandboxes that outlived a hub may still be made of it, and a later version may read it.
+                _ if !name.as_encoded_bytes().starts_with(b".") => {
+                    tracing::warn!(?name, "an image cannot be read and is left alone");
+                }
                 _ => {
                     tracing::info!(?name, "removing what is left of an image");
                     if let Err(errno) = tree::remove(dir.as_fd(), &name) {

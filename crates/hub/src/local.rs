@@ -22,7 +22,7 @@ use sandshell_agent::Settings;
 use sandshell_isolate::host_root;
 use sandshell_isolate::image_root::{self, ImageRootError};
 use sandshell_isolate::launcher::{Launcher, LauncherError, Naming};
-use sandshell_isolate::limits::{self as group_limit, SandboxLimits};
+use sandshell_isolate::limits::{self as group_limit, LimitError, SandboxLimits};
 use sandshell_isolate::plan::{Ids, RootPlan, SANDBOX_USER, SandboxPlan as Plan, WORKSPACE};
 use sandshell_isolate::stage::{Outcome, REMEDY, Step};
 use sandshell_sys::{reactor, signal};
@@ -44,7 +44,6 @@ const SLOTS: u32 = 0x3000;
 /// What a sandbox may use unless its spec says otherwise.
 const MEMORY: u64 = 2 * GIB;
 const PIDS: u64 = 1024;
-const DISK: u64 = GIB;
 const INODES: u64 = 200_000;
 const GIB: u64 = 1024 * 1024 * 1024;
 
@@ -178,7 +177,10 @@ impl LocalBackend {
             IdRule::Own => Ids::Own,
         };
         let limits = spec.limits.clone().unwrap_or_default();
-        let size = limits.disk_bytes.unwrap_or(DISK);
+        let size = disk_of(&limits).map_err(|error| BackendError::Invalid {
+            pointer: pointer_of("disk_bytes"),
+            detail: error.to_string(),
+        })?;
         let inodes = limits.inodes.unwrap_or(INODES);
         let (mut root, mut settings) = match &spec.image {
             Some(image) => self.image(image, spec, ids, size, inodes)?,
@@ -291,7 +293,12 @@ impl LocalBackend {
         to: &sandshell_types::SandboxLimits,
     ) -> Result<(), BackendError> {
         let fixed = [
-            ("disk_bytes", from.disk_bytes, to.disk_bytes, Some(DISK)),
+            (
+                "disk_bytes",
+                from.disk_bytes,
+                to.disk_bytes,
+                disk_of(from).ok(),
+            ),
             ("inodes", from.inodes, to.inodes, Some(INODES)),
             ("open_files", from.open_files, to.open_files, None),
         ];
@@ -307,6 +314,13 @@ impl LocalBackend {
             }
         }
         let (before, after) = (group_limits(from)?, group_limits(to)?);
+        let memory = to.memory_bytes.unwrap_or(MEMORY);
+        if let Err(error) = group_limit::disk_in_memory(disk_of(from).ok(), memory) {
+            return Err(BackendError::Limit {
+                pointer: pointer_of("memory_bytes"),
+                detail: error.to_string(),
+            });
+        }
         let changes = SandboxLimits {
             memory_bytes: after
                 .memory_bytes
@@ -560,6 +574,12 @@ fn settings(spec: &SandboxSpec, image: ImageConfig) -> Settings {
         log_bytes: None,
         egress: false,
     }
+}
+
+/// Bytes that may be written within these limits.
+fn disk_of(limits: &sandshell_types::SandboxLimits) -> Result<u64, LimitError> {
+    let memory = limits.memory_bytes.unwrap_or(MEMORY);
+    group_limit::disk_in_memory(limits.disk_bytes, memory)
 }
 
 fn group_limits(limits: &sandshell_types::SandboxLimits) -> Result<SandboxLimits, BackendError> {

@@ -209,12 +209,12 @@ impl Registry {
     pub(crate) fn find(&self, id: &str, token: &Token) -> Result<Found, HubError> {
         let table = self.table();
         if let Some(sandbox) = table.live.get(id)
-            && token.may_use(sandbox.id(), sandbox.owner())
+            && sandbox.opens_to(token)
         {
             return Ok(Found::Live(sandbox.clone()));
         }
         if let Some(stored) = table.over.get(id)
-            && token.may_use(&stored.record.id, &stored.record.owner)
+            && token.may_use(&stored.record)
         {
             return Ok(Found::Over(Box::new(show(&stored.record))));
         }
@@ -247,12 +247,12 @@ impl Registry {
         let mut records: Vec<SandboxRecord> = table
             .live
             .values()
-            .filter(|one| token.may_use(one.id(), one.owner()))
+            .filter(|one| one.opens_to(token))
             .map(Sandbox::record)
             .collect();
         if over {
             let stored = table.over.values().map(|stored| &stored.record);
-            let seen = stored.filter(|record| token.may_use(&record.id, &record.owner));
+            let seen = stored.filter(|record| token.may_use(record));
             records.extend(seen.map(show));
         }
         drop(table);
@@ -357,7 +357,8 @@ impl Registry {
                 Err(reason) => Some(reason),
             }
         };
-        if let Err(error) = self.backend.destroy(&stored.place).await {
+        let removed = self.backend.destroy(&stored.place).await;
+        if let Err(error) = &removed {
             tracing::error!(%error, sandbox = %id, "it is not wholly removed");
         }
         let action = if dead.is_some() {
@@ -374,7 +375,8 @@ impl Registry {
             stored.record.reason = Some(reason);
         }
         stored.record.ended_at = Some(Timestamp::now());
-        let slot = stored.slot.take();
+        // Its ids are not given to another while something may have them.
+        let slot = stored.slot.take().filter(|_| removed.is_ok());
         let mut entry = audit::entry(action, &By::default(), id.as_str());
         entry.detail.clone_from(&stored.record.reason);
         let changes = vec![

@@ -35,6 +35,7 @@ use crate::error::HubError;
 use crate::registry::Registry;
 use crate::route::Upstream;
 use crate::store::Stored;
+use crate::tokens::Token;
 use activity::{Activity, InUse};
 use owner::Owner;
 pub(crate) use owner::Source;
@@ -133,6 +134,11 @@ impl Sandbox {
     /// The id of the token that made it.
     pub(crate) fn owner(&self) -> &str {
         &self.0.owner
+    }
+
+    /// Whether this token may use it.
+    pub(crate) fn opens_to(&self, token: &Token) -> bool {
+        token.may_use(&self.0.published.borrow().stored.record)
     }
 
     pub(crate) fn upstream(&self) -> &Upstream {

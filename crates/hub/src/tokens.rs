@@ -16,7 +16,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use http::{HeaderMap, header};
 use sandshell_agent::Token as Secret;
-use sandshell_types::{SandboxId, Scope, Timestamp, TokenCreated, TokenRecord, TokenRequest};
+use sandshell_types::{
+    SandboxId, SandboxRecord, Scope, Timestamp, TokenCreated, TokenRecord, TokenRequest,
+};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
@@ -79,10 +81,13 @@ impl Token {
         self.is_admin() || self.has(&Scope::Create)
     }
 
-    /// Whether it may use a sandbox with this owner.
-    pub(crate) fn may_use(&self, id: &SandboxId, owner: &str) -> bool {
-        let named = |scope: &Scope| matches!(scope, Scope::Sandbox(named) if named == id);
-        self.may_manage(owner) || self.record.scopes.iter().any(named)
+    /// Whether it may use a sandbox. One that is named in it must have been there when it was made: an id
+    /// can be used again, by somebody else.
+    pub(crate) fn may_use(&self, sandbox: &SandboxRecord) -> bool {
+        let named = |scope: &Scope| matches!(scope, Scope::Sandbox(named) if *named == sandbox.id);
+        self.may_manage(&sandbox.owner)
+            || (sandbox.created_at <= self.record.created_at
+                && self.record.scopes.iter().any(named))
     }
 
     /// Whether it may change or end a sandbox with this owner.

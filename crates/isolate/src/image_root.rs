@@ -9,11 +9,11 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2, statat};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
 use rustix::io::Errno;
 
 use crate::host_root::{HOSTNAME, HOSTS, RESOLVER};
-use crate::plan::{Ids, RootPlan, SANDBOX_UID, SANDBOX_USER, Shown, WORKSPACE};
+use crate::plan::{AGENT_UID, Ids, RootPlan, SANDBOX_UID, SANDBOX_USER, Shown, WORKSPACE};
 
 /// Largest table of users or groups that is read.
 const TABLE_LIMIT: u64 = 1 << 20;
@@ -53,7 +53,9 @@ pub fn plan(
     let root = open(image, flags, Mode::empty()).map_err(failed("the directory"))?;
     let table = |name| read_table(&root, name).map_err(failed("a table of users"));
     let (passwd, group) = (table("etc/passwd")?, table("etc/group")?);
-    let shell = if statat(&root, "bin/bash", AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+    let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let itself = OFlags::PATH | OFlags::CLOEXEC;
+    let shell = if openat2(&root, "bin/bash", itself, Mode::empty(), inside).is_ok() {
         "/bin/bash"
     } else {
         "/bin/sh"
@@ -165,7 +167,8 @@ fn numbers(wanted: &str, passwd: &str, group: &str) -> Option<(u32, u32)> {
         },
         None => own_group.unwrap_or(uid),
     };
-    Some((uid, gid))
+    // Others are not those of a sandbox.
+    (uid < AGENT_UID - 1 && gid < AGENT_UID - 1).then_some((uid, gid))
 }
 
 #[cfg(test)]

@@ -523,6 +523,15 @@ fn begin(workshop: &Workshop, plan: &SandboxPlan) -> Result<Begun, Step> {
             what: error.to_string(),
             errno: Errno::INVAL,
         })?;
+    let begun = begin_in(groups, plan);
+    if begun.is_err() {
+        // Nobody else may know of them.
+        SandboxGroups::sweep(&workshop.parent, &plan.group, WITHIN);
+    }
+    begun
+}
+
+fn begin_in(groups: SandboxGroups, plan: &SandboxPlan) -> Result<Begun, Step> {
     let joins = groups.joins().map_err(Step::at("the sandbox's groups"))?;
     // Only whoever may mount can hand a group over without what lies beside it.
     let delegated = groups.delegate().unwrap_or_else(|errno| {

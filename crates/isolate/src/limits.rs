@@ -85,6 +85,17 @@ pub enum LimitError {
         /// What is used.
         used: u64,
     },
+    /// What is written lies in memory, and would fill it.
+    #[error(
+        "disk_bytes is {asked}; what is written lies in memory, and may be three quarters of \
+         memory_bytes at most, {most} here"
+    )]
+    BeyondMemory {
+        /// The value.
+        asked: u64,
+        /// The most that is taken.
+        most: u64,
+    },
     /// Another sandbox of this name lives.
     #[error("something still lives in the groups of {name:?}")]
     InUse {
@@ -109,6 +120,7 @@ impl LimitError {
             | Self::TooLarge { limit, .. }
             | Self::BelowUse { limit, .. }
             | Self::Unavailable { limit, .. } => Some(limit),
+            Self::BeyondMemory { .. } => Some("disk_bytes"),
             Self::InUse { .. } => None,
         }
     }
@@ -146,6 +158,20 @@ impl SandboxLimits {
         Ok(())
     }
 }
+
+/// Bytes that a sandbox may write, which lie in its memory: if they could fill it, whoever writes would
+/// end everything.
+pub fn disk_in_memory(asked: Option<u64>, memory_bytes: u64) -> Result<u64, LimitError> {
+    let most = memory_bytes / 4 * 3;
+    match asked {
+        Some(asked) if asked > most => Err(LimitError::BeyondMemory { asked, most }),
+        Some(asked) => Ok(asked),
+        None => Ok(USUAL_DISK.min(memory_bytes / 2)),
+    }
+}
+
+/// What is written at most, unless something else is asked for or memory is short.
+const USUAL_DISK: u64 = 1 << 30;
 
 fn within(
     limit: &'static str,

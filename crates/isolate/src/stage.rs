@@ -70,6 +70,14 @@ pub struct Step {
     pub errno: Errno,
 }
 
+/// Steps that only need rights over files.
+const OF_FILES: &[&str] = &[
+    "the sandbox's directory",
+    "the agent's state",
+    "the agent's socket",
+    "a shown directory",
+];
+
 impl Step {
     /// Turns an error of this step into one that tells of it.
     pub(crate) fn at(what: &'static str) -> impl Fn(Errno) -> Self {
@@ -83,7 +91,9 @@ impl Step {
     /// used up.
     pub fn forbidden(&self) -> Option<Forbidden> {
         let forbidden = match self.errno {
-            Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP => true,
+            Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP => {
+                !OF_FILES.contains(&self.what.as_str())
+            }
             // So a limit on the number of namespaces says it.
             Errno::NOSPC | Errno::USERS => self.what == NEW_NAMESPACES,
             _ => false,

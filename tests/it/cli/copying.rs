@@ -39,6 +39,33 @@ fn a_file_goes_there_and_back() {
 }
 
 #[test]
+fn what_is_no_plain_file_is_written_into() {
+    let user = User::with_box();
+    let home = user.home();
+    fs::write(home.join("from"), "text").unwrap();
+    user.ok(&["cp", "from", "box:there"]);
+    let name = rustix::path::Arg::into_c_str(home.join("pipe")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &*name, rustix::fs::Mode::RWXU).unwrap();
+    let pipe = home.join("pipe");
+    let reader = std::thread::spawn(move || fs::read_to_string(pipe).unwrap());
+    user.ok(&["cp", "box:there", "pipe"]);
+    assert_eq!(reader.join().unwrap(), "text");
+    // A link leads on, and a file keeps its mode.
+    fs::write(home.join("real"), "before, and longer").unwrap();
+    fs::set_permissions(home.join("real"), fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::symlink("real", home.join("link")).unwrap();
+    user.ok(&["cp", "box:there", "link"]);
+    assert!(home.join("link").is_symlink());
+    assert_eq!(fs::read_to_string(home.join("real")).unwrap(), "text");
+    user.ok(&["cp", "box:there", "real"]);
+    let mode = fs::metadata(home.join("real"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
 fn a_tree_goes_there_and_back_the_same() {
     let user = User::with_box();
     let from = user.home().join("tree");

@@ -90,6 +90,41 @@ async fn one_sandbox_alone_suffers() {
     unharmed().await;
 }
 
+/// What is written lies in memory. It cannot fill it, or whoever writes would end the sandbox.
+#[tokio::test]
+async fn files_do_not_use_up_the_memory() {
+    let hub = Hub::start();
+    let client = hub.client();
+    let limits = SandboxLimits {
+        memory_bytes: Some(64 * MIB),
+        ..SandboxLimits::default()
+    };
+    let spec = SandboxSpec {
+        limits: Some(limits.clone()),
+        ..spec_of("small")
+    };
+    let made = in_time(client.create_sandbox(&spec)).await.unwrap();
+    let inside = client.sandbox(&made.id);
+    let full = bomb(
+        &inside,
+        "dd if=/dev/zero of=/workspace/f bs=1M count=200 2>&1",
+    )
+    .await;
+    assert!(full.stdout.contains("No space left"), "{full:?}");
+    assert_eq!(exec(&inside, "echo on").await.stdout, "on\n");
+    // More than that is refused when it is asked for.
+    let spec = SandboxSpec {
+        limits: Some(SandboxLimits {
+            disk_bytes: Some(64 * MIB),
+            ..limits
+        }),
+        ..spec_of("greedy")
+    };
+    let refused = in_time(client.create_sandbox(&spec)).await.unwrap_err();
+    assert_eq!(refused.status(), Some(400), "{refused}");
+    assert!(refused.to_string().contains("memory_bytes"), "{refused}");
+}
+
 /// Forks until it is refused; says how often it was not, and why then.
 const FORKS: &str = "python3 -c '
 import os, time

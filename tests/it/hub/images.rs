@@ -313,6 +313,51 @@ async fn an_image_in_use_stays() {
     assert_eq!(gone.code(), Some(ErrorCode::ImageNotFound));
 }
 
+/// What a layer says of a directory is said of that one, not of what a later layer's link leads to; and what
+/// was taken away is made anew.
+#[tokio::test]
+async fn later_layers_change_what_names_mean() {
+    let root = root();
+    let below = export(
+        root.path(),
+        &[
+            ("alias", Item::Dir(0o755)),
+            ("alias/x", Item::Dir(0o711)),
+            ("real", Item::Dir(0o755)),
+            ("real/x", Item::Dir(0o750)),
+            ("a/b/f", Item::File("f")),
+        ],
+    );
+    let above = tar_of(&[
+        ("a/.wh.b", Item::File("")),
+        ("a/b/g", Item::File("g")),
+        (".wh.alias", Item::File("")),
+        ("alias", Item::Link("real")),
+    ]);
+    let tar = archive(&saved(&[below, above], &json!({})));
+    for hub in hubs() {
+        let client = hub.client();
+        import(&client, "renamed", tar.clone()).await.unwrap();
+        let sandbox = sandbox_of(&client, "renamed", "a").await;
+        let script = "cd /; stat -c %a real/x; echo a/b/*; readlink alias";
+        assert_eq!(says(&sandbox, script).await, "750\na/b/g\nreal\n");
+    }
+}
+
+/// Sandboxes of the hub before may be made of it.
+#[tokio::test]
+async fn an_image_that_cannot_be_read_is_left_alone() {
+    let mut hub = Hub::start();
+    let tar = export(root().path(), &[]);
+    import(&hub.client(), "kept", tar).await.unwrap();
+    hub.kill_hard();
+    let record = hub.state_dir().join("images/kept/image.json");
+    std::fs::write(&record, "{}").unwrap();
+    hub.restart();
+    assert_eq!(left_in(&hub), ["kept"]);
+    assert!(hub.log().contains("left alone"), "{}", hub.log());
+}
+
 /// Names in the directory of images.
 fn left_in(hub: &Hub) -> Vec<String> {
     let entries = std::fs::read_dir(hub.state_dir().join("images")).unwrap();

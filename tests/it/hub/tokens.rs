@@ -87,6 +87,26 @@ async fn a_foreign_token_learns_nothing() {
 }
 
 #[tokio::test]
+async fn a_token_for_one_sandbox_ends_with_it() {
+    let hub = Hub::start();
+    let admin = hub.client();
+    sandbox(&admin, "again").await;
+    let (_, holder) = token(&hub, &[Scope::Sandbox(id_of("again"))]).await;
+    let inside = holder.sandbox(&id_of("again"));
+    assert_eq!(exec(&inside, "echo in").await.stdout, "in\n");
+    in_time(admin.destroy_sandbox(&id_of("again")))
+        .await
+        .unwrap();
+    // Somebody else takes the id.
+    let (_, other) = token(&hub, &[Scope::Create]).await;
+    sandbox(&other, "again").await;
+    let strange = in_time(inside.exec(&exec_of("true"))).await;
+    assert_eq!(code_of(strange), ErrorCode::SandboxNotFound);
+    let seen = in_time(holder.sandboxes(&SandboxFilter::default())).await;
+    assert!(seen.unwrap().items.is_empty());
+}
+
+#[tokio::test]
 async fn a_token_for_one_sandbox_uses_it_and_does_not_end_it() {
     let hub = Hub::start();
     let admin = hub.client();

@@ -28,7 +28,7 @@ fn make(launcher: &Launcher) -> Result<Vec<Protection>, Failure> {
     let ids = one_shot::ids();
     let wanted = Wanted {
         ids,
-        root: one_shot::default_root(&directory, ids, bounds.disk())?,
+        root: one_shot::default_root(&directory, ids, bounds.disk()?)?,
         limits: bounds.limits()?,
         settings: Settings {
             cwd: Some("/workspace".into()),

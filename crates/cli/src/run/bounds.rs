@@ -7,7 +7,7 @@ use sandshell_client::types::{
     Cpus, Layer, NetworkMode, NetworkSpec, Protection, ProtectionStatus, SecretSpec,
 };
 use sandshell_hub::egress::Policy;
-use sandshell_isolate::limits::{LimitError, SandboxLimits};
+use sandshell_isolate::limits::{self, LimitError, SandboxLimits};
 
 use crate::failure::Failure;
 
@@ -15,7 +15,6 @@ const GIB: u64 = 1024 * 1024 * 1024;
 
 /// Unless something else is asked for.
 const MEMORY: u64 = 2 * GIB;
-const DISK: u64 = GIB;
 const PIDS: u64 = 1024;
 
 #[derive(Debug, Default, Args)]
@@ -99,8 +98,8 @@ impl Bounds {
 
     /// What it may use of memory, processors and processes.
     pub(crate) fn limits(&self) -> Result<SandboxLimits, Failure> {
-        let all = std::thread::available_parallelism().map_or(1, usize::from);
-        let all = Cpus::new(f64::from(u32::try_from(all).unwrap_or(u32::MAX)));
+        let all = u32::try_from(limits::processors()).unwrap_or(u32::MAX);
+        let all = Cpus::new(f64::from(all));
         let limits = SandboxLimits {
             memory_bytes: Some(self.memory.unwrap_or(MEMORY)),
             cpus: self.cpus.or(all),
@@ -112,8 +111,9 @@ impl Bounds {
     }
 
     /// Bytes that can be written.
-    pub(crate) fn disk(&self) -> u64 {
-        self.disk.unwrap_or(DISK)
+    pub(crate) fn disk(&self) -> Result<u64, Failure> {
+        limits::disk_in_memory(self.disk, self.memory.unwrap_or(MEMORY))
+            .map_err(|error| Failure::usage(error.to_string()).hint("give more with --memory"))
     }
 
     /// Refuses to go on without a limit that was asked for. Those that nobody asked for are named.

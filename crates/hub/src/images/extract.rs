@@ -110,11 +110,12 @@ impl<'a> Extraction<'a> {
             };
             self.directory(&head.path, true)?;
             self.directories.insert(head.path, attributes);
-            return Ok(());
+            return self.check_directories();
         }
         let (Some(parent), Some(name)) = (head.path.parent(), head.path.file_name()) else {
             return Err(ImageError::invalid("the root is no directory"));
         };
+        self.forget(&head.path);
         match &head.kind {
             Kind::Special => {
                 self.skipped += 1;
@@ -145,6 +146,8 @@ impl<'a> Extraction<'a> {
         if name.is_some_and(|name| matches!(name.as_bytes(), b"" | b"." | b"..")) {
             return Err(ImageError::invalid("a whiteout names nothing"));
         }
+        self.last = None;
+        self.forget(&name.map_or_else(|| directory.to_owned(), |name| directory.join(name)));
         let removed = match self.find(directory, OFlags::RDONLY | OFlags::DIRECTORY) {
             Ok(dir) => match name {
                 Some(name) => tree::remove(dir.as_fd(), name),
@@ -155,6 +158,17 @@ impl<'a> Extraction<'a> {
         match removed {
             Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
             Err(errno) => Err(ImageError::at(directory)(errno)),
+        }
+    }
+
+    /// What was said of a directory holds no more, nor of those below: something else takes its place, and
+    /// their names may lead elsewhere by a link.
+    fn forget(&mut self, path: &Path) {
+        let below = self.directories.range(path.to_owned()..);
+        let below = below.take_while(|(name, _)| name.starts_with(path));
+        let gone: Vec<PathBuf> = below.map(|(name, _)| name.clone()).collect();
+        for name in gone {
+            self.directories.remove(&name);
         }
     }
 
@@ -312,13 +326,18 @@ impl<'a> Extraction<'a> {
                 "its directories are more than {MAX_DEPTH} deep"
             )));
         }
-        if self.directories.len() >= MAX_DIRECTORIES {
+        self.check_directories()?;
+        self.anew(name, |dir| mkdirat(dir, name, Mode::RWXU))
+            .map_err(ImageError::at(path))
+    }
+
+    fn check_directories(&self) -> Result<(), ImageError> {
+        if self.directories.len() > MAX_DIRECTORIES {
             return Err(ImageError::invalid(format!(
                 "it has more than {MAX_DIRECTORIES} directories"
             )));
         }
-        self.anew(name, |dir| mkdirat(dir, name, Mode::RWXU))
-            .map_err(ImageError::at(path))
+        Ok(())
     }
 
     /// Makes a directory the current one, and makes it if need be.

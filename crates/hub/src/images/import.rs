@@ -103,7 +103,11 @@ fn take_away(merged: &mut Extraction<'_>, layer: &Layer, file: File) -> Result<(
         (entries, bytes) = (entries + 1, bytes + head.size);
         check_size(entries, bytes)?;
         merged.check_stop()?;
-        gone.extend(whiteout(&head));
+        let taken = whiteout(&head);
+        if taken.is_some() && head.path.as_os_str().len() > LONGEST_PATH {
+            return Err(ImageError::invalid("a whiteout's name is too long"));
+        }
+        gone.extend(taken);
     }
     layer.check(&reader.into_inner().digest())?;
     for Whiteout { directory, name } in gone {
@@ -121,6 +125,9 @@ fn add(merged: &mut Extraction<'_>, file: File) -> Result<(), ImageError> {
     }
     Ok(())
 }
+
+/// The kernel takes no longer one.
+const LONGEST_PATH: usize = 4096;
 
 /// Something that is gone: a name in a directory, or all that is in it.
 struct Whiteout {

@@ -347,9 +347,11 @@ impl Owner {
     }
 
     /// Removes what there is of it; a failure is left to the next start's sweep.
-    async fn remove(&self) {
+    async fn remove(&mut self) {
         if let Err(error) = self.registry.backend().destroy(&self.shared.place).await {
             tracing::error!(%error, sandbox = %self.shared.id, "it is not wholly removed");
+            // Its ids are not given to another while something may have them.
+            self.stored.slot = None;
         }
     }
 

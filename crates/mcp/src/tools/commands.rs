@@ -297,13 +297,21 @@ impl Tool for RunInSession {
             max_output_bytes: Some(most),
             ..SessionExecRequest::default()
         };
+        // In a task of its own: what is not over in time goes on, its session's making included.
+        let running = {
+            let (sandbox, session) = (sandbox.clone(), session.clone());
+            tokio::spawn(async move { in_session(&sandbox, &session, &request).await })
+        };
         let working = async {
-            let result = tokio::time::timeout(wait, in_session(&sandbox, &session, &request)).await;
-            result.map_or(Ok(None), |result| result.map(Some))
+            match tokio::time::timeout(wait, running).await {
+                Ok(Ok(result)) => result.map(Some),
+                // It is not over, or a panic has ended it: then its record tells.
+                Ok(Err(_)) | Err(_) => Ok(None),
+            }
         };
         let end = async || match end_command(&sandbox, &session, &id).await {
             Ok(true) => "the command was interrupted",
-            Ok(false) => "the command was not running",
+            Ok(false) => "the command was not running; one that waits for its turn still gets it",
             Err(_) => "the command may still run",
         };
         match call.or_cancelled(working, end).await? {
