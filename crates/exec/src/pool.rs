@@ -75,11 +75,11 @@ impl<T: Member> Pool<T> {
                         .await
                         .is_ok();
                 patience = SETTLE;
-                let mut made = patiently(&make).await;
+                let mut made = patiently(&make, &wanted).await;
                 if made.is_err() && !asked {
                     // Nobody waited for it. The next one who does deserves another try.
                     hungry.notified().await;
-                    made = patiently(&make).await;
+                    made = patiently(&make, &wanted).await;
                 }
                 if sender.send(made).await.is_err() {
                     return;
@@ -133,8 +133,8 @@ impl<T: Member> Pool<T> {
     }
 }
 
-/// Makes one, trying again a few times.
-async fn patiently<T, F>(make: &impl Fn() -> F) -> Result<T, ExecError>
+/// Makes one, trying again a few times unless the pool is closed.
+async fn patiently<T, F>(make: &impl Fn() -> F, wanted: &Semaphore) -> Result<T, ExecError>
 where
     F: Future<Output = Result<T, ExecError>>,
 {
@@ -142,6 +142,7 @@ where
     let mut failures = 0;
     while let Err(error) = &made
         && failures < TRIES
+        && !wanted.is_closed()
     {
         failures += 1;
         tracing::warn!(%error, "cannot make a shell to hold ready");

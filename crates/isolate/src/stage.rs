@@ -73,7 +73,6 @@ pub struct Step {
 /// Steps that only need rights over files.
 const OF_FILES: &[&str] = &[
     "the sandbox's directory",
-    "the agent's state",
     "the agent's socket",
     "a shown directory",
 ];

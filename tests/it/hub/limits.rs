@@ -25,6 +25,7 @@ fn limited(limits: SandboxLimits) -> SandboxSpec {
 fn first() -> SandboxSpec {
     limited(SandboxLimits {
         memory_bytes: Some(128 * MIB),
+        disk_bytes: Some(24 * MIB),
         cpus: Some(1.0),
         pids: Some(40),
         ..SandboxLimits::default()
@@ -122,7 +123,7 @@ async fn change_for_what_runs_and_outlive_the_hub() {
         memory_bytes: Some(300 * MIB),
         cpus: Some(0.5),
         pids: Some(120),
-        ..SandboxLimits::default()
+        ..first().limits.unwrap_or_default()
     };
     let patched = patch(&client, more.clone()).await;
     assert_eq!(patched.spec.limits, Some(more.clone()));
@@ -206,14 +207,16 @@ async fn are_refused_as_a_whole() {
     ] {
         refused(&client, body, status, pointer).await;
     }
-    // What lies in /tmp is memory that nobody can free.
-    exec(&inside, "head -c 80M /dev/zero > /tmp/held").await;
+    // What a program holds nobody can free.
+    let holder = "python3 -c 'import time; x = b\"x\" * (80 << 20); open(\"/tmp/held\", \"w\"); time.sleep(600)' &
+        until [ -e /tmp/held ]; do sleep 0.01; done";
+    exec(&inside, holder).await;
     let less = r#"{"labels":{"a":"b"},"limits":{"memory_bytes":33554432,"cpus":0.2,"pids":60}}"#;
     let detail = refused(&client, less, 422, "/limits/memory_bytes").await;
     assert!(detail.contains("are in use now"), "{detail}");
     exec(
         &inside,
-        "rm /tmp/held; for n in {1..25}; do sleep 60 & done; true",
+        "pkill python3; for n in {1..25}; do sleep 60 & done; true",
     )
     .await;
     let fewer = r#"{"limits":{"memory_bytes":268435456,"pids":20}}"#;
@@ -239,6 +242,7 @@ async fn are_refused_to_an_ordinary_user() {
     let client = hub.client();
     let spec = limited(SandboxLimits {
         pids: Some(40),
+        disk_bytes: Some(8 * MIB),
         ..SandboxLimits::default()
     });
     let made = in_time(client.create_sandbox(&spec)).await.unwrap();

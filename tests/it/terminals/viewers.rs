@@ -315,10 +315,10 @@ async fn nothing_is_left_of_connections_that_came_and_went() {
     let mut first = Driver::connect(&client, &record.id, ConnectOptions::default()).await;
     first.until_text("here").await;
     drop(first);
-    // Init, the shells held ready and the program: then nothing else starts.
+    // Init, a shell held ready of each kind and the program: then nothing else starts.
     let processes = || sandshell_testkit::children_deep(agent.pid()).len();
     in_time(async {
-        while processes() < 1 + 4 + 3 + 1 {
+        while processes() < 1 + 1 + 1 + 1 {
             client.healthz().await.unwrap();
         }
     })

@@ -147,7 +147,15 @@ impl<'a> Extraction<'a> {
             return Err(ImageError::invalid("a whiteout names nothing"));
         }
         self.last = None;
-        self.forget(&name.map_or_else(|| directory.to_owned(), |name| directory.join(name)));
+        match name {
+            Some(name) => self.forget(&directory.join(name)),
+            None => {
+                // It is cleared, and stays.
+                let itself = self.directories.remove_entry(directory);
+                self.forget(directory);
+                self.directories.extend(itself);
+            }
+        }
         let removed = match self.find(directory, OFlags::RDONLY | OFlags::DIRECTORY) {
             Ok(dir) => match name {
                 Some(name) => tree::remove(dir.as_fd(), name),
