@@ -168,7 +168,8 @@ async fn the_next_start_cleans_what_a_killed_agent_left() {
     assert_eq!(said["pid"], child.id());
     let url = said["url"].as_str().unwrap().to_owned();
     let client = Client::new(&url, None).unwrap();
-    let id = start(&client, &process_of("seq 1 500000")).await;
+    // More than is held back from the disk.
+    let id = start(&client, &process_of("seq 1 1000000")).await;
     crate::calls::wait_for_exit(&client, &id).await;
     let files = || walk(&dir.path().join("state"));
     assert!(
