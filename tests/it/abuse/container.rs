@@ -6,10 +6,12 @@
 //! of it, so that whatever the intruder tries on PID 1 it tries on the agent.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sandshell_client::types::{
     ErrorCode, ExecRequest, IsolationPolicy, IsolationSpec, Layer, ProtectionStatus, SandboxSpec,
 };
@@ -128,7 +130,7 @@ impl Container {
     }
 
     /// The agent of the container.
-    fn agent(&self, who: Who) -> Agent {
+    fn agent(&self, who: Who) -> Contained {
         let mut builder = Agent::builder().unix_socket().binary(&self.script);
         match who {
             Who::Root => {}
@@ -140,7 +142,36 @@ impl Container {
                 builder = builder.env("OWNER", "1000").env("BEFORE", as_user);
             }
         }
-        builder.start()
+        let agent = builder.start();
+        let inside = sandshell_testkit::children_deep(agent.pid()).into_iter();
+        let inside = inside.filter_map(Pid::from_raw);
+        let inside = inside.filter_map(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        Contained {
+            inside: inside.collect(),
+            agent,
+        }
+    }
+}
+
+/// An agent whose end is the container's: bubblewrap's own does not end what has changed its rights.
+struct Contained {
+    inside: Vec<OwnedFd>,
+    agent: Agent,
+}
+
+impl std::ops::Deref for Contained {
+    type Target = Agent;
+
+    fn deref(&self) -> &Agent {
+        &self.agent
+    }
+}
+
+impl Drop for Contained {
+    fn drop(&mut self) {
+        for pidfd in &self.inside {
+            let _ = pidfd_send_signal(pidfd, Signal::KILL);
+        }
     }
 }
 

@@ -147,14 +147,13 @@ impl<'a> Extraction<'a> {
             return Err(ImageError::invalid("a whiteout names nothing"));
         }
         self.last = None;
-        match name {
-            Some(name) => self.forget(&directory.join(name)),
-            None => {
-                // It is cleared, and stays.
-                let itself = self.directories.remove_entry(directory);
-                self.forget(directory);
-                self.directories.extend(itself);
-            }
+        if let Some(name) = name {
+            self.forget(&directory.join(name));
+        } else {
+            // It is cleared, and stays.
+            let itself = self.directories.remove_entry(directory);
+            self.forget(directory);
+            self.directories.extend(itself);
         }
         let removed = match self.find(directory, OFlags::RDONLY | OFlags::DIRECTORY) {
             Ok(dir) => match name {
