@@ -188,7 +188,9 @@ impl Driver {
     }
 
     /// Types a line for the shell and waits for what it makes appear.
+    /// That must not be in the line itself, which the terminal echoes.
     pub(super) async fn run(&mut self, line: &str, expected: &str) -> TerminalScreen {
+        assert!(!line.contains(expected), "{expected:?} is in the line");
         self.type_in(format!("{line}\r")).await;
         self.until_text(expected).await
     }

@@ -64,7 +64,7 @@ async fn a_late_viewer_sees_the_screen_and_then_what_comes() {
     first
         .run(
             "printf '\\033[1;31mred\\033[0m \\033[?2004h\\n'; seq 1 50",
-            "50",
+            "\n49\n50\n",
         )
         .await;
     let mut late = Driver::connect(&client, &first.id, ConnectOptions::default()).await;
@@ -271,7 +271,10 @@ async fn a_recording_plays_the_same_screen() {
     let client = agent.client();
     let mut shell = Driver::bash(&client).await;
     shell
-        .run("printf 'h\\303\\251llo \\377 \\033[1mbold\\n'", "bold")
+        .run(
+            "printf 'h\\303\\251llo \\377 \\033[1mbold\\n'",
+            "h\u{e9}llo",
+        )
         .await;
     shell.resize(100, 30).await;
     shell.run("echo wi-$((1+1))de", "wi-2de").await;
