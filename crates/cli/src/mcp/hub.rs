@@ -1,12 +1,14 @@
 //! Which hub the tools act on.
 //!
 //! ```text
-//! SANDSHELL_URL? ─ yes ─► that one; it must answer
+//! an address that is set, by a variable or a file? ─ yes ─► that one; it must answer
 //!      │ no
 //! a hub of ours on 127.0.0.1:4020 that takes our token? ─ yes ─► that one
 //!      │ no
 //! a hub of our own: `sandshell serve` on a private socket, which ends with us and leaves nothing
 //! ```
+//!
+//! What is set is what counts for every command that talks to a hub.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
@@ -20,7 +22,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use sandshell_client::types::ErrorCode;
 use sandshell_client::{Client, ClientError, Page, SandboxFilter};
 
-use crate::agent::default_state_dir;
+use crate::config::{Origin, Settings};
+use crate::connection::Remote;
 use crate::failure::Failure;
 use crate::listener::Listener;
 
@@ -41,26 +44,28 @@ pub(crate) struct Hub {
 
 impl Hub {
     pub(crate) async fn find() -> Result<Self, Failure> {
-        let token = variable("SANDSHELL_TOKEN");
-        if let Some(url) = variable("SANDSHELL_URL") {
-            let client = client_of(&url, token.as_deref())?;
-            return match check(&client).await {
-                Ok(()) => Ok(Self {
-                    client,
-                    has_address: url.starts_with("http"),
-                    own: None,
-                }),
-                Err(error) => Err(unusable(&url, &error)),
-            };
+        let settings = Settings::read(&Remote::default())?;
+        let url = &settings.url.value;
+        let address_set = settings.url.origin != Origin::Default;
+        // A token of ours is shown only to a program of ours.
+        if !address_set && !Listener::at(USUAL).is_some_and(Listener::is_trusted) {
+            return Self::start();
         }
-        if let Some(client) = usual(token).await? {
-            return Ok(Self {
+        let token_set = settings
+            .token
+            .as_ref()
+            .is_some_and(|token| token.origin != Origin::Default);
+        let client = client_of(url, settings.read_token()?.as_deref())?;
+        match check(&client).await {
+            Ok(()) => Ok(Self {
                 client,
-                has_address: true,
+                has_address: url.starts_with("http"),
                 own: None,
-            });
+            }),
+            Err(error) if address_set || token_set => Err(unusable(url, &error)),
+            // Whoever listens there is none of our hubs.
+            Err(_) => Self::start(),
         }
-        Self::start()
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -177,20 +182,6 @@ fn unusable(url: &str, error: &ClientError) -> Failure {
         )),
         _ => failure.hint("see whether SANDSHELL_URL is the address of a hub"),
     }
-}
-
-/// This user's hub on the usual address, if it runs. A token of ours is shown only to a program of ours.
-async fn usual(token: Option<String>) -> Result<Option<Client>, Failure> {
-    if !Listener::at(USUAL).is_some_and(Listener::is_trusted) {
-        return Ok(None);
-    }
-    let file = default_state_dir("hub").join("token");
-    let token = token.or_else(|| fs::read_to_string(file).ok());
-    let Some(token) = token else {
-        return Ok(None);
-    };
-    let client = client_of(&format!("http://{USUAL}"), Some(token.trim_end()))?;
-    Ok(check(&client).await.is_ok().then_some(client))
 }
 
 /// A directory for our own hub, short enough for the sockets in it.
