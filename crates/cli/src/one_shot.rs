@@ -7,7 +7,7 @@ use sandshell_agent::Settings;
 use sandshell_client::types::Protection;
 use sandshell_isolate::host_root;
 use sandshell_isolate::launcher::{Launcher, LauncherError, read_outcome};
-use sandshell_isolate::limits::SandboxLimits;
+use sandshell_isolate::limits::{SandboxLimits, USUAL_INODES};
 use sandshell_isolate::plan::{Ids, RootPlan, SandboxPlan};
 use sandshell_isolate::stage::{Outcome, REMEDY, Step};
 
@@ -16,9 +16,6 @@ use crate::failure::Failure;
 /// Ids of the host that sandboxes of one process take, far above those of people. Two at once may share
 /// them: they share nothing else.
 const FIRST_ID: u32 = 0x7000_0000;
-
-/// Files that can be made.
-pub(crate) const INODES: u64 = 200_000;
 
 /// What is asked of one.
 pub(crate) struct Wanted {
@@ -41,7 +38,7 @@ pub(crate) fn ids() -> Ids {
 pub(crate) fn default_root(directory: &Path, ids: Ids, disk: u64) -> Result<RootPlan, Failure> {
     let etc = directory.join("etc");
     host_root::make_etc(&etc).map_err(|error| Failure::ours(&error))?;
-    Ok(host_root::plan(&etc, ids, disk, INODES))
+    Ok(host_root::plan(&etc, ids, disk, USUAL_INODES))
 }
 
 /// A directory of this process alone, removed by the launcher whatever becomes of us. The usual place for

@@ -22,7 +22,9 @@ use sandshell_agent::Settings;
 use sandshell_isolate::host_root;
 use sandshell_isolate::image_root::{self, ImageRootError};
 use sandshell_isolate::launcher::{Launcher, LauncherError, Naming};
-use sandshell_isolate::limits::{self as group_limit, LimitError, SandboxLimits};
+use sandshell_isolate::limits::{
+    self as group_limit, LimitError, SandboxLimits, USUAL_INODES, USUAL_MEMORY, USUAL_PIDS,
+};
 use sandshell_isolate::plan::{Ids, RootPlan, SANDBOX_USER, SandboxPlan as Plan, WORKSPACE};
 use sandshell_isolate::stage::{Outcome, REMEDY, Step};
 use sandshell_sys::{reactor, signal};
@@ -40,12 +42,6 @@ const FIRST_ID: u32 = 0x1000_0000;
 const IDS: u32 = 0x2_0000;
 /// Slots below this have ids of their own.
 const SLOTS: u32 = 0x3000;
-
-/// What a sandbox may use unless its spec says otherwise.
-const MEMORY: u64 = 2 * GIB;
-const PIDS: u64 = 1024;
-const INODES: u64 = 200_000;
-const GIB: u64 = 1024 * 1024 * 1024;
 
 /// Whether there is a way outside, and the certificates to trust on it.
 type WayOut = Option<Option<Trust>>;
@@ -181,7 +177,7 @@ impl LocalBackend {
             pointer: pointer_of("disk_bytes"),
             detail: error.to_string(),
         })?;
-        let inodes = limits.inodes.unwrap_or(INODES);
+        let inodes = limits.inodes.unwrap_or(USUAL_INODES);
         let (mut root, mut settings) = match &spec.image {
             Some(image) => self.image(image, spec, ids, size, inodes)?,
             None => (
@@ -299,7 +295,7 @@ impl LocalBackend {
                 to.disk_bytes,
                 disk_of(from).ok(),
             ),
-            ("inodes", from.inodes, to.inodes, Some(INODES)),
+            ("inodes", from.inodes, to.inodes, Some(USUAL_INODES)),
             ("open_files", from.open_files, to.open_files, None),
         ];
         for (name, from, to, default) in fixed {
@@ -314,7 +310,7 @@ impl LocalBackend {
             }
         }
         let (before, after) = (group_limits(from)?, group_limits(to)?);
-        let memory = to.memory_bytes.unwrap_or(MEMORY);
+        let memory = to.memory_bytes.unwrap_or(USUAL_MEMORY);
         if let Err(error) = group_limit::disk_in_memory(disk_of(from).ok(), memory) {
             return Err(BackendError::Limit {
                 pointer: pointer_of("memory_bytes"),
@@ -578,7 +574,7 @@ fn settings(spec: &SandboxSpec, image: ImageConfig) -> Settings {
 
 /// Bytes that may be written within these limits.
 fn disk_of(limits: &sandshell_types::SandboxLimits) -> Result<u64, LimitError> {
-    let memory = limits.memory_bytes.unwrap_or(MEMORY);
+    let memory = limits.memory_bytes.unwrap_or(USUAL_MEMORY);
     group_limit::disk_in_memory(limits.disk_bytes, memory)
 }
 
@@ -591,9 +587,9 @@ fn group_limits(limits: &sandshell_types::SandboxLimits) -> Result<SandboxLimits
         invalid("/limits/cpus".to_owned(), detail)
     })?;
     let wanted = SandboxLimits {
-        memory_bytes: Some(limits.memory_bytes.unwrap_or(MEMORY)),
+        memory_bytes: Some(limits.memory_bytes.unwrap_or(USUAL_MEMORY)),
         cpus: Some(cpus),
-        pids: Some(limits.pids.unwrap_or(PIDS)),
+        pids: Some(limits.pids.unwrap_or(USUAL_PIDS)),
     };
     wanted.check().map_err(|error| {
         let pointer = pointer_of(error.limit().unwrap_or_default());

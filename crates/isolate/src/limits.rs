@@ -170,7 +170,13 @@ pub fn disk_in_memory(asked: Option<u64>, memory_bytes: u64) -> Result<u64, Limi
     }
 }
 
-/// What is written at most, unless something else is asked for or memory is short.
+/// What a sandbox may use unless something else is asked for.
+pub const USUAL_MEMORY: u64 = 2 << 30;
+/// Processes and threads.
+pub const USUAL_PIDS: u64 = 1024;
+/// Files that are written.
+pub const USUAL_INODES: u64 = 200_000;
+/// Bytes that are written, if memory is not short.
 const USUAL_DISK: u64 = 1 << 30;
 
 fn within(

@@ -7,15 +7,9 @@ use sandshell_client::types::{
     Cpus, Layer, NetworkMode, NetworkSpec, Protection, ProtectionStatus, SecretSpec,
 };
 use sandshell_hub::egress::Policy;
-use sandshell_isolate::limits::{self, LimitError, SandboxLimits};
+use sandshell_isolate::limits::{self, LimitError, SandboxLimits, USUAL_MEMORY, USUAL_PIDS};
 
 use crate::failure::Failure;
-
-const GIB: u64 = 1024 * 1024 * 1024;
-
-/// Unless something else is asked for.
-const MEMORY: u64 = 2 * GIB;
-const PIDS: u64 = 1024;
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Bounds {
@@ -101,9 +95,9 @@ impl Bounds {
         let all = u32::try_from(limits::processors()).unwrap_or(u32::MAX);
         let all = Cpus::new(f64::from(all));
         let limits = SandboxLimits {
-            memory_bytes: Some(self.memory.unwrap_or(MEMORY)),
+            memory_bytes: Some(self.memory.unwrap_or(USUAL_MEMORY)),
             cpus: self.cpus.or(all),
-            pids: Some(self.pids.unwrap_or(PIDS)),
+            pids: Some(self.pids.unwrap_or(USUAL_PIDS)),
         };
         let wrong = |error: LimitError| Failure::usage(error.to_string());
         limits.check().map_err(wrong)?;
@@ -112,7 +106,7 @@ impl Bounds {
 
     /// Bytes that can be written.
     pub(crate) fn disk(&self) -> Result<u64, Failure> {
-        limits::disk_in_memory(self.disk, self.memory.unwrap_or(MEMORY))
+        limits::disk_in_memory(self.disk, self.memory.unwrap_or(USUAL_MEMORY))
             .map_err(|error| Failure::usage(error.to_string()).hint("give more with --memory"))
     }
 
