@@ -49,6 +49,27 @@ fn streams_and_codes_are_the_commands_own() {
 }
 
 #[test]
+fn signals_are_passed_on_and_a_second_ctrl_c_ends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "trap 'echo heard' INT; echo up; while :; do sleep 0.05; done";
+    let mut child = run(dir.path(), &["bash", "-c", script])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let interrupt = |child: &std::process::Child| {
+        let pid = rustix::process::Pid::from_child(child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    };
+    assert_eq!(lines.next().unwrap().unwrap(), "up");
+    interrupt(&child);
+    assert_eq!(lines.next().unwrap().unwrap(), "heard");
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(entries(dir.path()), 0, "its directory is gone when it ends");
+}
+
+#[test]
 fn a_reader_that_goes_away_ends_it() {
     let dir = tempfile::tempdir().unwrap();
     let mut child = run(dir.path(), &["yes"])

@@ -11,7 +11,7 @@ use sandshell_client::types::{
 use serde::de::DeserializeOwned;
 
 use crate::arguments::examples;
-use crate::connection::{Done, Hub, Remote, Sandbox, every, found};
+use crate::connection::{Done, Hub, Remote, Sandbox, every, one_of};
 use crate::failure::Failure;
 use crate::names::{Place, Thing};
 use crate::output::{ago, size};
@@ -82,24 +82,15 @@ enum BackupCommand {
 }
 
 async fn backup(hub: &Hub, thing: &Thing) -> Result<(Sandbox, BackupRecord), Failure> {
-    let sandbox = hub.sandbox(thing.sandbox.as_deref()).await?;
-    let client = &sandbox.client;
-    let record = found(
+    one_of(
+        hub,
+        thing,
         "backup",
-        &thing.id,
-        "sandshell backup ls",
-        async |id: BackupId| client.backup(&id).await,
-        async || {
-            let list = every(async |page| client.list_backups(&page).await).await?;
-            Ok(list
-                .items
-                .into_iter()
-                .map(|record| record.id.into())
-                .collect())
-        },
+        async |client, id: BackupId| client.backup(&id).await,
+        async |client, page| client.list_backups(&page).await,
+        |record| record.id.into(),
     )
-    .await?;
-    Ok((sandbox, record))
+    .await
 }
 
 pub(crate) fn run(remote: Remote, own: BackupArguments) -> Done {

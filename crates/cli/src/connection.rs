@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use sandshell_client::types::{ErrorCode, SandboxId};
-use sandshell_client::{Client, Page, SandboxFilter};
+use sandshell_client::types::{ErrorCode, List, SandboxId};
+use sandshell_client::{Client, ClientError, Page, SandboxFilter};
 
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::names;
+use crate::names::{self, Thing};
 use crate::output::Output;
 use crate::paint::{Paint, When};
 
@@ -210,9 +210,9 @@ fn address_hint(settings: &Settings) -> String {
 }
 
 /// All items of a list that comes in pages.
-pub(crate) async fn every<T, F>(mut call: F) -> Result<sandshell_types::List<T>, Failure>
+pub(crate) async fn every<T, F>(mut call: F) -> Result<List<T>, Failure>
 where
-    F: AsyncFnMut(Page) -> Result<sandshell_types::List<T>, sandshell_client::ClientError>,
+    F: AsyncFnMut(Page) -> Result<List<T>, ClientError>,
 {
     let mut items = Vec::new();
     let mut page = Page {
@@ -225,7 +225,7 @@ where
         match list.next_cursor {
             Some(cursor) => page.cursor = Some(cursor),
             None => {
-                return Ok(sandshell_types::List {
+                return Ok(List {
                     items,
                     next_cursor: None,
                 });
@@ -244,7 +244,7 @@ pub(crate) async fn found<I, R, G, L>(
 ) -> Result<R, Failure>
 where
     I: std::str::FromStr,
-    G: AsyncFn(I) -> Result<R, sandshell_client::ClientError>,
+    G: AsyncFn(I) -> Result<R, ClientError>,
     L: AsyncFnOnce() -> Result<Vec<String>, Failure>,
 {
     if let Ok(id) = typed.parse::<I>() {
@@ -259,4 +259,32 @@ where
         Ok(id) => Ok(get(id).await?),
         Err(_) => Err(Failure::failed(format!("{id:?} is not an id"))),
     }
+}
+
+/// The same for what is listed in pages, with its sandbox.
+pub(crate) async fn one_of<I, R>(
+    hub: &Hub,
+    thing: &Thing,
+    what: &str,
+    get: impl AsyncFn(&Client, I) -> Result<R, ClientError>,
+    list: impl AsyncFn(&Client, Page) -> Result<List<R>, ClientError>,
+    id: impl Fn(R) -> String,
+) -> Result<(Sandbox, R), Failure>
+where
+    I: std::str::FromStr,
+{
+    let sandbox = hub.sandbox(thing.sandbox.as_deref()).await?;
+    let client = &sandbox.client;
+    let record = found(
+        what,
+        &thing.id,
+        &format!("sandshell {what} ls"),
+        async |id| get(client, id).await,
+        async || {
+            let all = every(async |page| list(client, page).await).await?;
+            Ok(all.items.into_iter().map(id).collect())
+        },
+    )
+    .await?;
+    Ok((sandbox, record))
 }

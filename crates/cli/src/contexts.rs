@@ -9,7 +9,7 @@ use sandshell_client::types::{
 };
 
 use crate::arguments::examples;
-use crate::connection::{Done, Hub, Remote, Sandbox, every, found};
+use crate::connection::{Done, Hub, Remote, Sandbox, every, one_of};
 use crate::exec::StartArguments;
 use crate::failure::Failure;
 use crate::names::Thing;
@@ -98,24 +98,15 @@ struct OneContext {
 }
 
 async fn context(hub: &Hub, thing: &Thing) -> Result<(Sandbox, ContextRecord), Failure> {
-    let sandbox = hub.sandbox(thing.sandbox.as_deref()).await?;
-    let client = &sandbox.client;
-    let record = found(
+    one_of(
+        hub,
+        thing,
         "context",
-        &thing.id,
-        "sandshell context ls",
-        async |id: ContextId| client.context(&id).await,
-        async || {
-            let list = every(async |page| client.list_contexts(&page).await).await?;
-            Ok(list
-                .items
-                .into_iter()
-                .map(|record| record.id.into())
-                .collect())
-        },
+        async |client, id: ContextId| client.context(&id).await,
+        async |client, page| client.list_contexts(&page).await,
+        |record| record.id.into(),
     )
-    .await?;
-    Ok((sandbox, record))
+    .await
 }
 
 pub(crate) fn run(remote: Remote, own: ContextArguments) -> Done {

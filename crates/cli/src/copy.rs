@@ -187,65 +187,55 @@ async fn download(
     }
 }
 
-/// Writes a file. What is no plain file, such as a device, a pipe or a link, is written into.
+/// Writes a file beside its place, then puts it there: whole or not at all. What is no plain file, such as
+/// a device, a pipe or a link, is written into.
 async fn write_file(
     target: &Path,
-    mut bytes: sandshell_client::ByteStream,
+    bytes: sandshell_client::ByteStream,
     mode: u32,
-    mut progress: Progress,
+    progress: Progress,
 ) -> Result<(), Failure> {
+    let mut options = tokio::fs::OpenOptions::new();
+    options.write(true);
     let mode = match std::fs::symlink_metadata(target) {
         Ok(there) if there.is_file() => there.permissions().mode() & 0o7777,
         Ok(_) => {
-            let failed = |error: io::Error| local("written", target, &error);
-            let mut options = tokio::fs::OpenOptions::new();
-            let file = options.write(true).truncate(true).open(target).await;
-            let mut file = file.map_err(failed)?;
-            while let Some(piece) = bytes.next().await {
-                let piece = piece?;
-                file.write_all(&piece).await.map_err(failed)?;
-                progress.add(piece.len() as u64);
-            }
-            return file.flush().await.map_err(failed);
+            options.truncate(true);
+            return pour(bytes, &options, target, target, progress).await;
         }
         Err(_) => mode,
     };
-    write_beside(target, bytes, mode, progress).await
-}
-
-/// Writes a file beside its place, then puts it there: whole or not at all.
-async fn write_beside(
-    target: &Path,
-    mut bytes: sandshell_client::ByteStream,
-    mode: u32,
-    mut progress: Progress,
-) -> Result<(), Failure> {
     let mut beside = target.as_os_str().to_owned();
     beside.push(format!(".{}.part", std::process::id()));
     let beside = PathBuf::from(beside);
-    let failed = |error: io::Error| local("written", target, &error);
-    let mut file = tokio::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(&beside)
-        .await
-        .map_err(failed)?;
-    let written = async {
-        while let Some(piece) = bytes.next().await {
-            let piece = piece?;
-            file.write_all(&piece).await.map_err(failed)?;
-            progress.add(piece.len() as u64);
-        }
-        file.flush().await.map_err(failed)?;
-        std::fs::rename(&beside, target).map_err(failed)
-    };
-    let done = written.await;
+    options.create_new(true).mode(mode);
+    let written = pour(bytes, &options, &beside, target, progress).await;
+    let done = written.and_then(|()| {
+        std::fs::rename(&beside, target).map_err(|error| local("written", target, &error))
+    });
     if done.is_err() {
         // It is of no use to anyone.
         let _ = std::fs::remove_file(&beside);
     }
     done
+}
+
+/// Writes what comes to a path; a failure is told of the target.
+async fn pour(
+    mut bytes: sandshell_client::ByteStream,
+    options: &tokio::fs::OpenOptions,
+    path: &Path,
+    target: &Path,
+    mut progress: Progress,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| local("written", target, &error);
+    let mut file = options.open(path).await.map_err(failed)?;
+    while let Some(piece) = bytes.next().await {
+        let piece = piece?;
+        file.write_all(&piece).await.map_err(failed)?;
+        progress.add(piece.len() as u64);
+    }
+    file.flush().await.map_err(failed)
 }
 
 async fn download_tree(

@@ -149,12 +149,7 @@ async fn exec(hub: &Hub, own: ExecArguments) -> Result<u8, Failure> {
         hub.out.made(&record, record.id.as_str())?;
         return Ok(0);
     }
-    let relay = Relay {
-        client: &sandbox.client,
-        id: &record.id,
-        name: format!("{}/{}", sandbox.id, record.id),
-        out: hub.out,
-    };
+    let relay = Relay::of(hub, &sandbox, &record.id);
     relay.until_exit(None, Manner { stdin, own: true }).await
 }
 

@@ -140,12 +140,7 @@ pub(crate) struct LogsArguments {
 pub(crate) fn logs(remote: Remote, own: &LogsArguments) -> Done {
     remote.drive(async |hub| {
         let (sandbox, record) = process(hub, &own.process).await?;
-        let relay = Relay {
-            client: &sandbox.client,
-            id: &record.id,
-            name: format!("{}/{}", sandbox.id, record.id),
-            out: hub.out,
-        };
+        let relay = Relay::of(hub, &sandbox, &record.id);
         let so_far = so_far(&relay, own.since, own.tail).await?;
         if let (true, Some(last)) = (own.follow, so_far) {
             relay.until_exit(last, Manner::default()).await?;
@@ -290,12 +285,7 @@ pub(crate) fn attach(remote: Remote, own: &AttachArguments) -> Done {
     remote.drive(async |hub| {
         let attached = async {
             let (sandbox, record) = process(hub, &own.process).await?;
-            let relay = Relay {
-                client: &sandbox.client,
-                id: &record.id,
-                name: format!("{}/{}", sandbox.id, record.id),
-                out: hub.out,
-            };
+            let relay = Relay::of(hub, &sandbox, &record.id);
             let manner = Manner {
                 stdin: !own.look && relay::has_stdin(),
                 own: !own.look,

@@ -3,7 +3,7 @@
 //! ```text
 //!  our stdin ──► feed ──► the process ──► events ──► our stdout and stderr
 //!                              ▲
-//!  Ctrl-C: first ── SIGINT ────┘   second: we leave it running   third: we are gone already
+//!  Ctrl-C: first ── SIGINT ────┘   second: we leave it running, or end it if it ends with us
 //! ```
 //!
 //! Both streams come in order of arrival. A connection that breaks is made again where it broke. When
@@ -20,6 +20,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
+use crate::connection::{Hub, Sandbox};
 use crate::failure::{Failure, OURS};
 use crate::output::Output;
 
@@ -58,8 +59,8 @@ pub(crate) struct Manner {
 pub(crate) struct Relay<'a> {
     pub(crate) client: &'a Client,
     pub(crate) id: &'a ProcessId,
-    /// As a person would name it.
-    pub(crate) name: String,
+    /// As a person would name it, to come back to it; absent for one that ends with us.
+    pub(crate) name: Option<String>,
     pub(crate) out: Output,
 }
 
@@ -72,7 +73,17 @@ enum End {
     Unread,
 }
 
-impl Relay<'_> {
+impl<'a> Relay<'a> {
+    /// Of a process that lives on without us.
+    pub(crate) fn of(hub: &Hub, sandbox: &'a Sandbox, id: &'a ProcessId) -> Self {
+        Self {
+            client: &sandbox.client,
+            id,
+            name: Some(format!("{}/{id}", sandbox.id)),
+            out: hub.out,
+        }
+    }
+
     /// Until the process ends or is left; gives the code to end with.
     pub(crate) async fn until_exit(
         &self,
@@ -91,22 +102,28 @@ impl Relay<'_> {
             End::Caught => 0,
             End::Unread => {
                 if manner.own {
-                    let soon = KillRequest {
-                        grace_ms: Some(GRACE_MS),
-                    };
-                    // It may have ended by itself.
-                    let _ = self.client.kill_process(self.id, &soon).await;
+                    self.kill(GRACE_MS).await;
                 }
                 UNREAD
             }
             End::Left => {
-                self.out.remark(&format!(
-                    "\nleft running: `sandshell attach {}` comes back to it",
-                    self.name
-                ));
+                match &self.name {
+                    Some(name) => self.out.remark(&format!(
+                        "\nleft running: `sandshell attach {name}` comes back to it"
+                    )),
+                    None => self.kill(0).await,
+                }
                 INTERRUPTED
             }
         })
+    }
+
+    async fn kill(&self, grace_ms: u64) {
+        let request = KillRequest {
+            grace_ms: Some(grace_ms),
+        };
+        // It may have ended by itself.
+        let _ = self.client.kill_process(self.id, &request).await;
     }
 
     fn code_of(&self, exit: &ExitEvent) -> u8 {

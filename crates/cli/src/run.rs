@@ -10,41 +10,32 @@
 pub(crate) mod bounds;
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sandshell_agent::Settings;
+use sandshell_client::Client;
 use sandshell_client::types::{
-    ErrorCode, KillRequest, NetworkRefused, ProcessId, ProcessRecord, ProcessRequest, Protection,
-    ProtectionStatus, RefusalReason, SignalRequest, SignalScope, StreamName, WaitRequest,
+    NetworkRefused, ProcessRequest, Protection, ProtectionStatus, RefusalReason,
 };
-use sandshell_client::{Client, ClientError, OutputQuery};
 use sandshell_hub::egress::{Authority, Egress, EgressConfig, Outside, Policy};
 use sandshell_isolate::image_root;
 use sandshell_isolate::launcher::Launcher;
-use sandshell_isolate::limits::SandboxLimits;
+use sandshell_isolate::limits::{SandboxLimits, USUAL_INODES};
 use sandshell_isolate::plan::{SANDBOX_USER, WORKSPACE};
-use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
 mod image;
 
 use crate::arguments::RunArguments;
 use crate::failure::Failure;
-use crate::one_shot::{self, INODES, Wanted};
-
-/// The exit code of a command whose time was over, as of timeout(1).
-const TIMED_OUT: u8 = 124;
-
-/// And of one whose output nobody reads: 128 and SIGPIPE.
-const NOBODY_READS: u8 = 141;
-
-/// Most bytes of stdin sent at a time.
-const PIECE: usize = 64 * 1024;
+use crate::one_shot::{self, Wanted};
+use crate::output::Output;
+use crate::paint::Paint;
+use crate::relay::{Manner, Relay};
 
 pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
     let policy = arguments.bounds.policy()?;
@@ -89,7 +80,7 @@ fn run_in(
     let disk = arguments.bounds.disk()?;
     let mut root = if let Some(image) = &image {
         let (user, cwd) = (user.as_deref(), cwd.to_str());
-        image_root::plan(image, user, cwd, ids, disk, INODES)
+        image_root::plan(image, user, cwd, ids, disk, USUAL_INODES)
             .map_err(|error| Failure::ours(&error))?
     } else {
         one_shot::default_root(&directory, ids, disk)?
@@ -130,15 +121,7 @@ fn run_in(
         if let Some(way_out) = way_out {
             way_out.close().await;
         }
-        code.map_err(|error| {
-            // As a shell would say it.
-            let exit = match error.code() {
-                Some(ErrorCode::ProgramNotFound) => 127,
-                Some(ErrorCode::ProgramNotExecutable) => 126,
-                _ => 125,
-            };
-            Failure::ours(&error).code(exit)
-        })
+        code.map_err(Failure::beside_a_command)
     });
     // Reading our stdin may still go on; nobody waits for it.
     runtime.shutdown_background();
@@ -213,11 +196,7 @@ fn say_refused(refused: &NetworkRefused) {
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
-async fn attend(
-    url: &str,
-    argv: Vec<String>,
-    timeout: Option<Duration>,
-) -> Result<u8, ClientError> {
+async fn attend(url: &str, argv: Vec<String>, timeout: Option<Duration>) -> Result<u8, Failure> {
     let client = Client::new(url, None)?;
     let process = client
         .create_process(&ProcessRequest {
@@ -227,124 +206,19 @@ async fn attend(
             ..ProcessRequest::default()
         })
         .await?;
-    let id = process.id;
-    let forwarding = tokio::spawn(forward_signals(client.clone(), id.clone()));
-    let feeding = tokio::spawn(feed(client.clone(), id.clone()));
-    let (out, err) = tokio::try_join!(
-        deaf_ends(
-            &client,
-            &id,
-            copy(&client, &id, StreamName::Stdout, tokio::io::stdout())
-        ),
-        deaf_ends(
-            &client,
-            &id,
-            copy(&client, &id, StreamName::Stderr, tokio::io::stderr())
-        ),
-    )?;
-    if out || err {
-        return Ok(NOBODY_READS);
-    }
-    client.wait_process(&id, &WaitRequest::default()).await?;
-    forwarding.abort();
-    feeding.abort();
-    let record = client.process(&id).await?;
-    Ok(if record.timed_out {
-        TIMED_OUT
-    } else {
-        exit_code(&record)
-    })
-}
-
-/// Ends the command when nobody reads what it says any more, as a pipe would.
-async fn deaf_ends(
-    client: &Client,
-    id: &ProcessId,
-    copying: impl Future<Output = Result<bool, ClientError>>,
-) -> Result<bool, ClientError> {
-    let deaf = copying.await?;
-    if deaf {
-        client
-            .kill_process(id, &KillRequest { grace_ms: Some(0) })
-            .await?;
-    }
-    Ok(deaf)
-}
-
-/// The command's own code, or 128 and the signal that ended it.
-fn exit_code(record: &ProcessRecord) -> u8 {
-    let signal = record
-        .signal
-        .as_deref()
-        .and_then(sandshell_sys::signal::parse);
-    let code = record
-        .exit_code
-        .or_else(|| signal.map(|number| 128 + number));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(125)
-}
-
-/// Copies one stream of the command to ours until it ends. Says whether our reader went away before.
-async fn copy(
-    client: &Client,
-    id: &ProcessId,
-    stream: StreamName,
-    mut to: impl AsyncWrite + Unpin,
-) -> Result<bool, ClientError> {
-    let mut bytes = client
-        .process_output(id, OutputQuery::follow(stream))
-        .await?;
-    while let Some(piece) = bytes.next().await {
-        let piece = piece?;
-        if to.write_all(&piece).await.is_err() || to.flush().await.is_err() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Copies our stdin to the command's, and its end.
-async fn feed(client: Client, id: ProcessId) {
-    let mut stdin = tokio::io::stdin();
-    let mut buffer = vec![0; PIECE];
-    let mut offset = 0;
-    while let Ok(n @ 1..) = stdin.read(&mut buffer).await {
-        let piece = buffer.get(..n).unwrap_or_default().to_vec();
-        match client.write_stdin(&id, Some(offset), piece).await {
-            Ok(_) => offset += n as u64,
-            // It reads no more.
-            Err(_) => return,
-        }
-    }
-    let _ = client.close_stdin(&id).await;
-}
-
-/// Passes on what a person at the terminal, or whoever runs us, sends. The third one means it.
-async fn forward_signals(client: Client, id: ProcessId) {
-    let (Ok(mut interrupts), Ok(mut ends)) = (
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::terminate()),
-    ) else {
-        return;
+    let relay = Relay {
+        client: &client,
+        id: &process.id,
+        name: None,
+        out: Output {
+            json: false,
+            quiet: false,
+            paint: Paint::for_stdout(),
+        },
     };
-    let mut patience = 3;
-    loop {
-        let name = tokio::select! {
-            _ = interrupts.recv() => "SIGINT",
-            _ = ends.recv() => "SIGTERM",
-        };
-        patience -= 1;
-        let sent = if patience == 0 {
-            let now = KillRequest { grace_ms: Some(0) };
-            client.kill_process(&id, &now).await.map(drop)
-        } else {
-            let request = SignalRequest {
-                signal: name.to_owned(),
-                scope: SignalScope::Tree,
-            };
-            client.signal_process(&id, &request).await.map(drop)
-        };
-        if sent.is_err() && !std::io::stderr().is_terminal() {
-            return;
-        }
-    }
+    let all = Manner {
+        stdin: true,
+        own: true,
+    };
+    relay.until_exit(None, all).await
 }

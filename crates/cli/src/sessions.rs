@@ -11,7 +11,7 @@ use sandshell_client::types::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::arguments::examples;
-use crate::connection::{Done, Hub, Remote, Sandbox, every, found};
+use crate::connection::{Done, Hub, Remote, Sandbox, every, one_of};
 use crate::exec::StartArguments;
 use crate::failure::Failure;
 use crate::names::Thing;
@@ -133,24 +133,15 @@ struct ExecInSession {
 }
 
 async fn session(hub: &Hub, thing: &Thing) -> Result<(Sandbox, SessionRecord), Failure> {
-    let sandbox = hub.sandbox(thing.sandbox.as_deref()).await?;
-    let client = &sandbox.client;
-    let record = found(
+    one_of(
+        hub,
+        thing,
         "session",
-        &thing.id,
-        "sandshell session ls",
-        async |id: SessionId| client.session(&id).await,
-        async || {
-            let list = every(async |page| client.list_sessions(&page).await).await?;
-            Ok(list
-                .items
-                .into_iter()
-                .map(|record| record.id.into())
-                .collect())
-        },
+        async |client, id: SessionId| client.session(&id).await,
+        async |client, page| client.list_sessions(&page).await,
+        |record| record.id.into(),
     )
-    .await?;
-    Ok((sandbox, record))
+    .await
 }
 
 pub(crate) fn run(remote: Remote, own: SessionArguments) -> Done {

@@ -8,7 +8,7 @@ use sandshell_client::types::{
 };
 
 use crate::arguments::examples;
-use crate::connection::{Done, Hub, Remote, Sandbox, every, found};
+use crate::connection::{Done, Hub, Remote, Sandbox, every, one_of};
 use crate::exec::StartArguments;
 use crate::failure::Failure;
 use crate::names::Thing;
@@ -144,24 +144,15 @@ struct OneTerminal {
 }
 
 async fn terminal(hub: &Hub, thing: &Thing) -> Result<(Sandbox, TerminalRecord), Failure> {
-    let sandbox = hub.sandbox(thing.sandbox.as_deref()).await?;
-    let client = &sandbox.client;
-    let record = found(
+    one_of(
+        hub,
+        thing,
         "terminal",
-        &thing.id,
-        "sandshell terminal ls",
-        async |id: TerminalId| client.terminal(&id).await,
-        async || {
-            let list = every(async |page| client.list_terminals(&page).await).await?;
-            Ok(list
-                .items
-                .into_iter()
-                .map(|record| record.id.into())
-                .collect())
-        },
+        async |client, id: TerminalId| client.terminal(&id).await,
+        async |client, page| client.list_terminals(&page).await,
+        |record| record.id.into(),
     )
-    .await?;
-    Ok((sandbox, record))
+    .await
 }
 
 pub(crate) fn run(remote: Remote, own: TerminalArguments) -> Done {
