@@ -1,4 +1,5 @@
-//! The README, run as a reader would: `make run` in one terminal, every `sh` block in another.
+//! The README and the guides, run as a reader would: `make run` in one terminal, every `sh` block in
+//! another. Guides begin where the README's quickstart ends: the hub is known to the command line.
 //!
 //! Blocks marked `sh` are pasted into one bash, in order. A `text` block right after one is what it
 //! prints; there `…` stands for whatever varies, and a line of only `…` for any number of lines. The
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use sandshell_testkit::find_binary;
 
-use super::{read, root};
+use super::{files, read, root};
 
 const ADDRESS: &str = "127.0.0.1:4020";
 const ANYTHING: &str = "…";
@@ -176,28 +177,54 @@ fn pid_in(ready: &Path) -> Pid {
 }
 
 #[test]
-fn every_block_works_as_printed() {
+fn every_block_of_the_readme_works_as_printed() {
+    assert!(works_as_printed("README.md", false) >= 5);
+}
+
+#[test]
+fn every_block_of_the_guides_works_as_printed() {
+    let guides = files("docs/how-to", "md");
+    let worked: usize = guides
+        .iter()
+        .map(|guide| works_as_printed(&guide.display().to_string(), true))
+        .sum();
+    assert!(worked >= 20, "the guides have lost their examples");
+}
+
+/// Runs the blocks of a document; gives how many there are.
+fn works_as_printed(document: &str, knows_the_hub: bool) -> usize {
+    let blocks = blocks(&read(document));
+    if blocks.is_empty() {
+        return 0;
+    }
     let dir = tempfile::tempdir().unwrap();
-    let (running, address) = MakeRun::start(&dir.path().join(".build/run"));
-    let blocks = blocks(&read("README.md"));
-    assert!(blocks.len() >= 5, "the README has lost its examples");
+    let run_dir = dir.path().join(".build/run");
+    let (running, address) = MakeRun::start(&run_dir);
     let mut script = String::new();
     for block in &blocks {
         script.push_str(&block.text.replace(ADDRESS, &address));
         script.push_str(&format!("\nprintf '{MARK}'\n"));
     }
-    let output = Command::new("bash")
-        .args(["-euc", &script])
+    let mut bash = Command::new("bash");
+    bash.args(["-euc", &script])
         .current_dir(dir.path())
         .env("PATH", path_with_binary())
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+        .env("HOME", dir.path())
+        .env_remove("XDG_CONFIG_HOME")
+        .stdin(Stdio::null());
+    if knows_the_hub {
+        bash.env("SANDSHELL_URL", format!("http://{address}"))
+            .env("SANDSHELL_TOKEN_FILE", run_dir.join("token"));
+    }
+    let output = bash.output().unwrap();
     running.stop();
     let printed = String::from_utf8(output.stdout).unwrap();
     let complaints = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{printed}\n{complaints}");
-    assert_eq!(complaints, "");
+    assert!(
+        output.status.success(),
+        "{document}: {printed}\n{complaints}"
+    );
+    assert_eq!(complaints, "", "{document}");
     let parts: Vec<&str> = printed.split(MARK).collect();
     assert_eq!(parts.len(), blocks.len() + 1);
     for (block, part) in blocks.iter().zip(parts) {
@@ -208,10 +235,11 @@ fn every_block_works_as_printed() {
         let wanted: Vec<&str> = expected.trim_end().lines().collect();
         assert!(
             matches(&got, &wanted),
-            "$ {}\nshould print\n{expected}\nand printed\n{part}",
+            "{document}: $ {}\nshould print\n{expected}\nand printed\n{part}",
             block.text
         );
     }
+    blocks.len()
 }
 
 fn path_with_binary() -> std::ffi::OsString {
