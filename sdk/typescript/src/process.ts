@@ -209,34 +209,36 @@ export class Process implements AsyncDisposable {
     return new WaitError(`the process ${JSON.stringify(this.id)} ${what}: ${how}`, outcome, reply.process);
   }
 
-  /** Writes to its standard input, which `stdinOpen` has to have asked for; a retry writes nothing twice. */
-  write(data: Data, options: CallOptions = {}): Promise<void> {
-    const turn = this.#lastWrite.then(() => this.#write(toBytes(data), options.signal));
+  /**
+   * Writes to its standard input, which `stdinOpen` has to have asked for, and gives how many bytes have arrived in
+   * all. A retry writes nothing twice. With `offset` it is refused unless exactly so many have arrived before.
+   */
+  write(data: Data, options: { offset?: number | undefined } & CallOptions = {}): Promise<number> {
+    const turn = this.#lastWrite.then(() => this.#write(toBytes(data), options.offset ?? this.#stdinOffset, options.signal));
     this.#lastWrite = turn.catch(() => undefined);
     return turn;
   }
 
-  async #write(bytes: Uint8Array, signal?: AbortSignal): Promise<void> {
-    const begin = this.#stdinOffset;
+  async #write(bytes: Uint8Array, begin: number | undefined, signal?: AbortSignal): Promise<number> {
     try {
-      const query = begin === undefined ? {} : { offset: begin };
       const path = `${this.#scope.prefix}${this.#path}/stdin`;
-      const reply = await this.#scope.transport.json<StdinReply>("POST", path, { query, data: bytes, signal });
+      const reply = await this.#scope.transport.json<StdinReply>("POST", path, { query: { offset: begin }, data: bytes, signal });
       this.#stdinOffset = reply.offset;
+      return reply.offset;
     } catch (error) {
-      // Another writer, or an answer that was lost: what has arrived is not sent again.
+      // A try before this one may have brought a part of it: what has arrived is not sent again.
       if (!(error instanceof ConflictError) || error.code !== "stdin_offset" || begin === undefined) throw error;
       const arrived = error.expectedOffset ?? begin;
       if (arrived <= begin || arrived > begin + bytes.length) throw error;
       this.#stdinOffset = arrived;
-      if (arrived < begin + bytes.length) await this.#write(bytes.subarray(arrived - begin), signal);
+      return arrived < begin + bytes.length ? this.#write(bytes.subarray(arrived - begin), arrived, signal) : arrived;
     }
   }
 
   /** Ends its standard input, after what was written before. */
-  async closeStdin(options: CallOptions = {}): Promise<void> {
+  async closeStdin(options: CallOptions = {}): Promise<number> {
     await this.#lastWrite;
-    await this.#scope.post<StdinReply>(`${this.#path}/stdin/close`, undefined, options.signal);
+    return (await this.#scope.post<StdinReply>(`${this.#path}/stdin/close`, undefined, options.signal)).offset;
   }
 
   /** Sends a signal to the process, its group or its tree. */
