@@ -108,18 +108,18 @@ export class Context implements AsyncDisposable {
     const json = { code, ...rest };
     const { transport, prefix } = this.#scope;
     const idempotencyKey = crypto.randomUUID();
-    const open = (): Promise<Response> => transport.send("POST", `${prefix}${this.#path}/run`, { json, accept: "text/event-stream", signal, idempotencyKey });
-    // The same request again tells the same run from its beginning; events are numbered.
-    let told = 0;
-    for await (const { event, data, id } of followEvents(transport, "the run", { open, isLast: (event) => event.event === "end", signal })) {
-      const number = Number(id);
-      if (number <= told) continue;
-      told = number;
+    const told = new Replay();
+    const open = (): Promise<Response> => {
+      told.rewind();
+      return transport.send("POST", `${prefix}${this.#path}/run`, { json, accept: "text/event-stream", signal, idempotencyKey });
+    };
+    for await (const { event, data } of followEvents(transport, "the run", { open, isLast: (event) => event.event === "end", signal })) {
       const payload: unknown = JSON.parse(data);
       if (event === "stdout" || event === "stderr") {
-        const bytes = decode((payload as Wire["RunOutput"]).data, (payload as Wire["RunOutput"]).encoding);
-        yield { type: event, bytes, text: toText(bytes) };
-      } else {
+        const { data, encoding } = payload as Wire["RunOutput"];
+        const bytes = told.rest(event, decode(data, encoding));
+        if (bytes.length > 0) yield { type: event, bytes, text: toText(bytes) };
+      } else if (told.isNew(event)) {
         yield { type: event, ...fromWire(payload as object) } as RunEvent;
       }
     }
@@ -144,3 +144,32 @@ export class Context implements AsyncDisposable {
     await this.delete().catch(ignoreMissing);
   }
 }
+
+/**
+ * What is new of a run that is told again from its beginning, as the same request does after a cut: its output
+ * may come in other pieces then, so bytes are counted; of anything else, how many there were of its kind.
+ */
+class Replay {
+  readonly #told = new Map<string, number>();
+  #place = new Map<string, number>();
+
+  /** The run is told from its beginning. */
+  rewind(): void {
+    this.#place = new Map();
+  }
+
+  /** What of the next bytes of a stream was not told yet. */
+  rest(stream: string, bytes: Uint8Array): Uint8Array {
+    const begin = this.#place.get(stream) ?? 0;
+    const told = this.#told.get(stream) ?? 0;
+    this.#place.set(stream, begin + bytes.length);
+    this.#told.set(stream, Math.max(told, begin + bytes.length));
+    return bytes.subarray(Math.max(0, told - begin));
+  }
+
+  isNew(event: string): boolean {
+    return this.rest(event, ONE).length > 0;
+  }
+}
+
+const ONE = new Uint8Array(1);
