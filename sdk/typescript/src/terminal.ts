@@ -100,7 +100,8 @@ class Connection {
   }
 }
 
-async function connect(scope: Scope, path: string, query: Query, keep: boolean, signal?: AbortSignal): Promise<Connection> {
+/** Connects; gives nothing when that failed on the way and may be tried again. */
+async function connect(scope: Scope, path: string, query: Query, keep: boolean, signal?: AbortSignal): Promise<Connection | undefined> {
   const target = `${scope.prefix}${path}/connect`;
   const json = { path: target };
   const { ticket } = await scope.transport.json<{ ticket: string }>("POST", "/v1/tickets", { json, signal });
@@ -111,7 +112,7 @@ async function connect(scope: Scope, path: string, query: Query, keep: boolean, 
   signal?.throwIfAborted();
   // A WebSocket keeps the reason to itself. If there is no such terminal, this says so.
   await scope.get(path, { signal });
-  throw new ConnectionError("the connection to the terminal was refused");
+  return undefined;
 }
 
 export class Terminal implements AsyncDisposable {
@@ -142,7 +143,7 @@ export class Terminal implements AsyncDisposable {
         const query = { role: "viewer", offset: position };
         connection = await connect(this.#scope, this.#path, query, true, signal);
         let redraw = false;
-        for (let frame = await connection.next(); frame; frame = await connection.next()) {
+        for (let frame = await connection?.next(); frame; frame = await connection?.next()) {
           if (frame instanceof Uint8Array) {
             cuts = 0;
             if (redraw) {
@@ -171,8 +172,6 @@ export class Terminal implements AsyncDisposable {
             return;
           }
         }
-      } catch (error) {
-        if (!(error instanceof ConnectionError)) throw error;
       } finally {
         connection?.close();
       }
@@ -220,7 +219,11 @@ export class Terminal implements AsyncDisposable {
   /** A connection to type over. `answers`: what types is a terminal emulator, which answers programs that ask where the cursor is. */
   writer(options: { answers?: boolean } = {}): TerminalWriter {
     const query = { answers: options.answers ?? false };
-    return new TerminalWriter(() => connect(this.#scope, this.#path, query, false));
+    return new TerminalWriter(async () => {
+      const connection = await connect(this.#scope, this.#path, query, false);
+      if (!connection) throw new ConnectionError("the connection to the terminal was lost before anything was typed");
+      return connection;
+    });
   }
 
   resize(cols: number, rows: number, options: CallOptions = {}): Promise<TerminalRecord> {
