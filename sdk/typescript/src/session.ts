@@ -2,6 +2,9 @@
 //
 // A command has an id from the start, chosen here. So one whose connection was lost is found again: its
 // output goes on after the last event, and the same request once more gives its result.
+//
+// The server runs commands in the order of their arrival. Requests may overtake each other on the way, so
+// of one `Session` the next is sent when the one before has been answered.
 
 import { ApiError, CommandFailedError } from "./errors.js";
 import { OutputReader, type OutputChunk, type OutputGap, SessionExecResult, type StreamName } from "./output.js";
@@ -29,6 +32,8 @@ export class Session implements AsyncDisposable {
   readonly id: string;
   readonly #scope: Scope;
   readonly #path: string;
+  /** Resolved when the last command that was called for has arrived. */
+  #arrived: Promise<void> = Promise.resolve();
 
   /** @internal */
   constructor(scope: Scope, id: string) {
@@ -51,6 +56,7 @@ export class Session implements AsyncDisposable {
   /** Runs a command in its turn and gives the result. An abort interrupts it; the shell stays. */
   async exec(command: string, options: SessionExecOptions = {}): Promise<SessionExecResult> {
     const { signal, check, ...json } = this.#request(command, options);
+    const arrived = await this.#turn(signal);
     try {
       const result = new SessionExecResult(await this.#scope.post(`${this.#path}/exec`, json, signal));
       if (check && !result.ok) throw new CommandFailedError(command, result);
@@ -58,6 +64,8 @@ export class Session implements AsyncDisposable {
     } catch (error) {
       if (signal?.aborted) await this.#cancel(json.id);
       throw error;
+    } finally {
+      arrived();
     }
   }
 
@@ -78,12 +86,16 @@ export class Session implements AsyncDisposable {
       if (accepted) return resume(lastId);
       const response = await transport.send("POST", path, { json, accept: "text/event-stream", signal });
       accepted = true;
+      arrived();
       return response;
     };
     const reader = new OutputReader();
+    const arrived = await this.#turn(signal);
+    let begun = false;
     try {
-      yield { type: "command", commandId: json.id };
       for await (const event of followEvents(transport, "the command", { open, isLast: (event) => event.event === "exit", signal })) {
+        if (!begun) yield { type: "command", commandId: json.id };
+        begun = true;
         const output = reader.read(event);
         if (output) yield output;
         if (event.event !== "exit") continue;
@@ -99,7 +111,36 @@ export class Session implements AsyncDisposable {
       if (error instanceof ApiError && !accepted) over = true;
       throw error;
     } finally {
+      arrived();
       if (!over) await this.#cancel(json.id);
+    }
+  }
+
+  /** Waits until the commands before have arrived; what it gives is called when this one has. */
+  async #turn(signal?: AbortSignal): Promise<() => void> {
+    const before = this.#arrived;
+    let arrived = (): void => undefined;
+    this.#arrived = new Promise((resolve) => (arrived = resolve));
+    if (!signal) {
+      await before;
+      return arrived;
+    }
+    let stop = (): void => undefined;
+    const aborted = new Promise<never>((_, reject) => {
+      stop = () => reject(signal.reason as Error);
+      signal.addEventListener("abort", stop);
+      if (signal.aborted) stop();
+    });
+    try {
+      await Promise.race([before, aborted]);
+      return arrived;
+    } catch (error) {
+      // Given up before its turn: those behind it still wait for those before it.
+      void before.then(arrived);
+      throw error;
+    } finally {
+      signal.removeEventListener("abort", stop);
+      aborted.catch(() => undefined);
     }
   }
 
