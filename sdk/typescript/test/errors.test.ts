@@ -18,6 +18,7 @@ before(async () => {
   sandbox = await hub.create(spec);
   await sandbox.files.write("file", "content");
   await sandbox.files.write("directory/inner", "");
+  await sandbox.files.mkdir("locked", { mode: "0555" });
   await sandbox.startProcess("true", { id: "ended" });
   await sandbox.process("ended").waitForExit();
 });
@@ -45,7 +46,7 @@ const mistakes: [name: string, act: () => Promise<unknown>, Class: ClassName, co
   ["no such image", () => hub.create({ ...spec, image: "none" }), "NotFoundError", "image_not_found", 404],
   ["a directory is no file", () => sandbox.files.readText("directory"), "UnprocessableError", "is_a_directory", 422],
   ["a file is no directory", () => sandbox.files.list("file"), "UnprocessableError", "not_a_directory", 422],
-  ["no right to it", () => sandbox.files.write("/etc/hosts", ""), "PermissionDeniedError", "permission_denied", 403],
+  ["no right to it", () => sandbox.files.write("locked/file", ""), "PermissionDeniedError", "permission_denied", 403],
   ["it is there", () => sandbox.files.mkdir("directory"), "ConflictError", "file_exists", 409],
   ["it is not empty", () => sandbox.files.remove("directory"), "ConflictError", "directory_not_empty", 409],
   ["not the version known", () => sandbox.files.write("file", "x", { ifMatch: '"other"' }), "ConflictError", "precondition_failed", 412],

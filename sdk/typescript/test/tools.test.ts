@@ -78,12 +78,13 @@ test("the text editor views, creates, replaces and inserts", async () => {
   assert.equal((await editor.run({ command: "str_replace", path, old_str: "half\n" })).isError, false);
   assert.equal(await sandbox.files.readText(path), "zero\nuno\ndue\nthree\ntwo\nlast");
 
+  await sandbox.files.mkdir("locked", { mode: "0555" });
   const mistakes = [
     { command: "str_replace", path, old_str: "absent", new_str: "" },
     { command: "insert", path, insert_line: 99, insert_text: "x" },
     { command: "view", path, view_range: [9, 10] as [number, number] },
     { command: "view", path: "/workspace/none" },
-    { command: "create", path: "/etc/hosts", file_text: "" },
+    { command: "create", path: "/workspace/locked/file", file_text: "" },
     { command: "undo_edit", path },
     { command: "create", path },
   ];

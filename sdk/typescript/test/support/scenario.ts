@@ -10,6 +10,7 @@ export interface Scenario {
   name: string;
   about: string;
   sandbox?: Record<string, unknown>;
+  requires?: string[];
   steps: Step[];
 }
 
@@ -40,17 +41,22 @@ export class Stage {
 
 type Values = Record<string, unknown>;
 const STEP_FIELDS = new Set(["name", "call", "args", "expect", "error", "save", "start", "eventually", "needs"]);
+const SCENARIO_FIELDS = new Set(["name", "about", "sandbox", "requires", "steps"]);
 const PATIENCE_MS = 10_000;
 
-/** Plays it; gives the names of the steps that were skipped. */
+/** Plays it; gives the steps that were skipped, with the reason. */
 export async function play(hub: Hub, scenario: Scenario): Promise<string[]> {
   const values: Values = { random: randomBytes(4).toString("hex") };
   const made = camel(fill(scenario.sandbox ?? {}, values)) as Record<string, unknown>;
   const sandbox = await hub.create({ ...spec, ...made });
   values["sandbox"] = sandbox.id;
+  for (const field of Object.keys(scenario)) assert.ok(SCENARIO_FIELDS.has(field), `${scenario.name}: unknown field ${field}`);
   const stage = new Stage(hub, sandbox);
   const skipped: string[] = [];
   try {
+    const enforced = (await sandbox.protections()).filter(({ status }) => status === "enforced").map(({ name }) => name as string);
+    const lacking = scenario.requires?.find((name) => !enforced.includes(name));
+    if (lacking) return scenario.steps.map(({ name }) => `${name} (${lacking} is not enforced here)`);
     for (const step of scenario.steps) {
       for (const field of Object.keys(step)) assert.ok(STEP_FIELDS.has(field), `${step.name}: unknown field ${field}`);
       const missing = await firstMissing(sandbox, step.needs ?? []);
