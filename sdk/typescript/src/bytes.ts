@@ -88,24 +88,8 @@ export function toStream(generator: AsyncGenerator<Uint8Array, void, undefined>)
   );
 }
 
-/** Whether this runtime sends the body of a request as a stream; some browsers would send its name. */
-export const streamsRequests: boolean = (() => {
-  if (typeof Request === "undefined") return false;
-  let asked = false;
-  try {
-    const probe = new Request("http://localhost/", {
-      method: "POST",
-      body: new ReadableStream(),
-      get duplex() {
-        asked = true;
-        return "half" as const;
-      },
-    } as RequestInit);
-    return asked && !probe.headers.has("content-type");
-  } catch {
-    return false;
-  }
-})();
+/** Browsers send the body of a request as a stream only over HTTP/2, or not at all; everything else does. */
+const streamsRequests = !("document" in globalThis || "importScripts" in globalThis);
 
 /** Data as the body of a request, and whether it can be sent a second time. */
 export async function toBody(data: StreamData): Promise<{ body: BodyInit; repeatable: boolean }> {
@@ -115,9 +99,9 @@ export async function toBody(data: StreamData): Promise<{ body: BodyInit; repeat
   if (data instanceof Blob) return { body: data, repeatable: true };
   const generator = data instanceof ReadableStream ? pieces(data) : iterate(data);
   if (streamsRequests) return { body: toStream(generator), repeatable: false };
-  const collected: Uint8Array[] = [];
-  for await (const piece of generator) collected.push(piece);
-  return { body: concat(collected) as Uint8Array<ArrayBuffer>, repeatable: true };
+  const collected: BlobPart[] = [];
+  for await (const piece of generator) collected.push(piece as Uint8Array<ArrayBuffer>);
+  return { body: new Blob(collected), repeatable: true };
 }
 
 async function* iterate(data: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, undefined> {

@@ -2,18 +2,18 @@
 
 import { Backups } from "./backups.js";
 import { Contexts } from "./contexts.js";
-import { CommandFailedError } from "./errors.js";
+import { ApiError, CommandFailedError, NotFoundError } from "./errors.js";
 import { Files } from "./files.js";
 import { Git } from "./git.js";
 import { ExecResult, type OutputEvent } from "./output.js";
 import { Ports } from "./ports.js";
-import { type Command, type InputOptions, Process, type ProcessOptions, commandFields, ignoreMissing } from "./process.js";
+import { type Command, type InputOptions, Process, type ProcessOptions, commandFields } from "./process.js";
 import { followEvents, openEvents } from "./resume.js";
 import type { CallOptions, EnvReply, ProcessRecord, Protection, RequestOptions, SandboxEvent, SandboxStats, SessionRecord, TerminalRecord } from "./schema.js";
 import type { Scope } from "./scope.js";
 import { Session, type SessionOptions } from "./session.js";
 import { Terminal, type TerminalOptions } from "./terminal.js";
-import { segment } from "./transport.js";
+import { delay, segment } from "./transport.js";
 import { fromWire } from "./wire.js";
 
 export interface ExecOptions
@@ -53,29 +53,42 @@ export abstract class Computer {
   /** Runs one command from a clean state and gives its result. An abort kills it. */
   async exec(command: Command, options: ExecOptions = {}): Promise<ExecResult> {
     const { signal, check, stdin, ...rest } = options;
-    // With an id of ours it can be ended when the call is given up.
-    const id = rest.id ?? `proc_${crypto.randomUUID().replaceAll("-", "")}`;
+    const id = rest.id ?? freshId();
     try {
       const result = new ExecResult(await this.scope.post("/exec", { ...rest, ...commandFields(command, stdin), id }, signal));
       if (check && !result.ok) throw new CommandFailedError(describe(command), result);
       return result;
     } catch (error) {
-      if (signal?.aborted) await this.process(id).kill({ graceMs: 0 }).catch(ignoreMissing);
+      if (signal?.aborted) await this.#abandon(id);
       throw error;
     }
   }
 
   /** Runs one command and tells what it writes, as it writes it, and at last its exit. Leaving the loop early kills it. */
   async *execStream(command: Command, options: ExecStreamOptions = {}): AsyncGenerator<OutputEvent, void, undefined> {
-    const process = await this.startProcess(command, options);
+    const id = options.id ?? freshId();
     let over = false;
     try {
+      const process = await this.startProcess(command, { ...options, id });
       for await (const event of process.events({ signal: options.signal })) {
         over = event.type === "exit";
         yield event;
       }
+    } catch (error) {
+      // A refused command did not begin.
+      over = error instanceof ApiError;
+      throw error;
     } finally {
-      if (!over) await process.kill({ graceMs: 0 }).catch(ignoreMissing);
+      if (!over) await this.#abandon(id);
+    }
+  }
+
+  /** Kills a command that nobody waits for any more; its request may still be on the way. */
+  async #abandon(id: string): Promise<void> {
+    for (let tries = 0; tries < 5; tries++) {
+      const missing = await this.process(id).kill({ graceMs: 0 }).then(() => false, (error: unknown) => error instanceof NotFoundError);
+      if (!missing) return;
+      await delay(20);
     }
   }
 
@@ -170,6 +183,11 @@ export class Environment {
   update(env: Record<string, string | null>, options: CallOptions = {}): Promise<EnvReply> {
     return this.#scope.patch("/env", { env }, options.signal);
   }
+}
+
+/** With an id of ours a command can be ended when the call for it is given up. */
+function freshId(): string {
+  return `proc_${crypto.randomUUID().replaceAll("-", "")}`;
 }
 
 function describe(command: Command): string {

@@ -2,7 +2,7 @@
 import { Sandbox, NotFoundError } from "../../dist/index.js";
 import { AnthropicTools } from "../../dist/tools/index.js";
 
-const [url, token, spec] = (globalThis.Deno?.args ?? process.argv.slice(2)).slice(-3);
+const [url, token, spec] = globalThis.Deno?.args ?? globalThis.process?.argv.slice(2) ?? new URLSearchParams(location.search).values();
 const check = (name, actual, expected) => {
   if (JSON.stringify(actual) !== JSON.stringify(expected)) throw new Error(`${name}: ${JSON.stringify(actual)}`);
 };
