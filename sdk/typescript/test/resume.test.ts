@@ -20,7 +20,7 @@ before(async () => {
 });
 after(() => server.stop());
 
-/** The sandbox as seen through a proxy that cuts connections. */
+/** The sandbox as seen through a proxy that cuts connections. What is read is longer than `most` times `CUTS`, so that all happen. */
 async function throughCuts(most: number, use: (sandbox: Sandbox, proxy: Proxy) => Promise<void>): Promise<void> {
   const proxy = await cuttingProxy(server.url, CUTS, most);
   try {
@@ -141,15 +141,15 @@ test("a file that changes on the way is not mixed with its old self", () =>
   }));
 
 test("the run of a context", () =>
-  throughCuts(9_000, async (through) => {
+  throughCuts(3_000, async (through) => {
     const context = await through.contexts.create("bash");
     const parts: string[] = [];
     const types: string[] = [];
-    for await (const event of context.runStream("for n in {1..300}; do echo line $n; sleep 0.001; done")) {
+    for await (const event of context.runStream("for n in {1..600}; do echo line $n; sleep 0.001; done")) {
       if (event.type === "stdout") parts.push(event.text);
       else types.push(event.type);
     }
-    assert.equal(parts.join(""), Array.from({ length: 300 }, (_, index) => `line ${index + 1}\n`).join(""));
+    assert.equal(parts.join(""), Array.from({ length: 600 }, (_, index) => `line ${index + 1}\n`).join(""));
     assert.deepEqual(types, ["started", "end"]);
   }));
 
@@ -169,17 +169,17 @@ test("a watch", () =>
   }));
 
 test("events of the sandbox", () =>
-  throughCuts(6_000, async (through) => {
+  throughCuts(4_000, async (through) => {
     const last = await sandbox.startProcess("true");
     await last.waitForExit();
-    for (let n = 0; n < 100; n++) await sandbox.startProcess(["true"], { id: `event-${n}` });
-    await sandbox.process("event-99").waitForExit();
+    for (let n = 0; n < 200; n++) await sandbox.startProcess(["true"], { id: `event-${n}` });
+    await sandbox.process("event-199").waitForExit();
     const started: string[] = [];
     for await (const event of through.events({ from: 0, types: ["process_started"] })) {
       if (event.type === "process_started" && event.process.startsWith("event-")) started.push(event.process);
-      if (started.length === 100) break;
+      if (started.length === 200) break;
     }
-    assert.deepEqual(started, Array.from({ length: 100 }, (_, index) => `event-${index}`));
+    assert.deepEqual(started, Array.from({ length: 200 }, (_, index) => `event-${index}`));
   }));
 
 test("a command whose answer was cut runs once", () =>
@@ -200,6 +200,45 @@ test("input whose answer was cut arrives once", () =>
     await process.waitForExit();
     assert.equal((await sandbox.process(process.id).collect()).stdout, lines.join(""));
   }));
+
+test("a hub that is killed and comes again", { timeout: 60_000 }, async () => {
+  const [process, terminal, session] = await Promise.all([
+    sandbox.startProcess("echo one; until [ -e again ]; do sleep 0.02; done; echo two"),
+    sandbox.terminal({ command: "echo one; until [ -e again ]; do sleep 0.02; done; echo two" }),
+    sandbox.createSession(),
+  ]);
+  // Each tells when it has begun, so that the hub dies in the middle of all.
+  const began: Promise<void>[] = [];
+  const telling = (): (() => void) => {
+    let tell = (): void => undefined;
+    began.push(new Promise((resolve) => (tell = resolve)));
+    return tell;
+  };
+  const read = async (chunks: AsyncIterable<{ type?: string; bytes?: Uint8Array | number }>, tell: () => void): Promise<string> => {
+    const parts: Uint8Array[] = [];
+    for await (const { bytes } of chunks) {
+      if (bytes instanceof Uint8Array) parts.push(bytes);
+      if (parts.length > 0) tell();
+    }
+    return Buffer.concat(parts).toString();
+  };
+  const command = "echo one; until [ -e again ]; do sleep 0.02; done; echo two";
+  const reading = Promise.all([
+    read(process.events(), telling()),
+    read(terminal.events(), telling()),
+    read(session.execStream(command), telling()),
+    // Neither of these has an answer yet; the same request again waits for the same command.
+    sandbox.exec(`echo run >> runs; ${command}`).then(({ stdout }) => stdout),
+    process.waitForExit().then(({ exitCode }) => exitCode),
+  ]);
+  await Promise.all(began);
+  await sandbox.exec("until [ -e runs ]; do sleep 0.02; done", { timeoutMs: 10_000 });
+  await server.crash();
+  await server.restart();
+  await sandbox.files.write("again", "");
+  assert.deepEqual(await reading, ["one\ntwo\n", "one\r\ntwo\r\n", "one\ntwo\n", "one\ntwo\n", 0]);
+  assert.equal(await sandbox.files.readText("runs"), "run\n");
+});
 
 test("a server that is gone for good is an error, soon", { timeout: 30_000 }, async () => {
   const proxy = await cuttingProxy(server.url, 0, 2000);

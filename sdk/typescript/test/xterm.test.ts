@@ -48,7 +48,7 @@ test("shows, types, resizes and ends", { timeout: 30_000 }, async () => {
   await shows(xterm, "20 90");
   // The program asks where the cursor is; the emulator answers.
   xterm.input("clear; IFS='[;R' read -rs -d R -p $'\\e[6n' _ row col; echo at $row $col\r");
-  await shows(xterm, "at 1 1");
+  await shows(xterm, "at 1 1\n%");
   assert.equal((await terminal.screen()).text.trimEnd(), screen(xterm));
 
   // A second one sees the same screen, and does not type.

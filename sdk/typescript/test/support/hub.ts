@@ -11,6 +11,10 @@ import type { SandboxSpec } from "sandshell";
 export interface Server {
   url: string;
   token: string;
+  /** Kills it; its sandboxes go on. */
+  crash(): Promise<void>;
+  /** Starts it again, at the same address. */
+  restart(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -29,21 +33,35 @@ export const startAgent = (...more: string[]): Promise<Server> => start("agent",
 async function start(command: string, more: string[]): Promise<Server> {
   const directory = await mkdtemp(join(tmpdir(), "sandshell-ts-"));
   const file = (name: string): string => join(directory, name);
-  const args = [command, "--listen", "127.0.0.1:0", "--state-dir", file("state"), "--token-file", file("token"), "--ready-file", file("ready"), ...more];
-  const child = spawn(binary(), args, { stdio: ["ignore", "ignore", "pipe"] });
-  let log = "";
-  child.stderr?.on("data", (bytes: Buffer) => (log = (log + bytes.toString()).slice(-4000)));
-  const ready = await readyFile(directory, child).catch((error: Error) => {
-    throw new Error(`${error.message}\n${log}`);
-  });
-  const token = (await readFile(file("token"), "utf8")).trim();
+  let child: ChildProcess;
+  const launch = async (listen: string): Promise<string> => {
+    const args = [command, "--listen", listen, "--state-dir", file("state"), "--token-file", file("token"), "--ready-file", file("ready"), ...more];
+    child = spawn(binary(), args, { stdio: ["ignore", "ignore", "pipe"] });
+    let log = "";
+    child.stderr?.on("data", (bytes: Buffer) => (log = (log + bytes.toString()).slice(-4000)));
+    const ready = await readyFile(directory, child).catch((error: Error) => {
+      throw new Error(`${error.message}\n${log}`);
+    });
+    return (JSON.parse(ready) as { url: string }).url;
+  };
+  const end = async (signal: NodeJS.Signals): Promise<void> => {
+    const ended = child.exitCode === null ? once(child, "exit") : undefined;
+    child.kill(signal);
+    await ended;
+  };
+  const url = await launch("127.0.0.1:0");
   return {
-    url: (JSON.parse(ready) as { url: string }).url,
-    token,
+    url,
+    token: (await readFile(file("token"), "utf8")).trim(),
+    async crash() {
+      await end("SIGKILL");
+      await rm(file("ready"));
+    },
+    async restart() {
+      await launch(new URL(url).host);
+    },
     async stop() {
-      const ended = child.exitCode === null ? once(child, "exit") : undefined;
-      child.kill("SIGTERM");
-      await ended;
+      await end("SIGTERM");
       await rm(directory, { recursive: true, force: true });
     },
   };
