@@ -93,6 +93,7 @@ class _AsyncRunSource(AsyncEventSource):
             silence=SILENCE,
             key=self._key,
             stream=True,
+            retries=0,
         )
 
     async def _event(self) -> SseEvent | None:

@@ -12,7 +12,7 @@ from .._wire import segment
 from ..models import AuditEntry, ImageRecord, SandboxRecord, TokenCreated, TokenRecord, VersionInfo
 from ._io import Content
 from .paging import pages
-from .transport import AsyncTransport
+from .transport import MAX_RETRIES, AsyncTransport
 
 
 class AsyncHub:
@@ -22,7 +22,7 @@ class AsyncHub:
     file SANDSHELL_TOKEN_FILE. `unix:PATH` is a socket.
     """
 
-    def __init__(self, url: str | None = None, token: str | None = None, *, max_retries: int = 5) -> None:
+    def __init__(self, url: str | None = None, token: str | None = None, *, max_retries: int = MAX_RETRIES) -> None:
         self._transport = AsyncTransport(url, token, max_retries=max_retries)
 
     async def version(self) -> VersionInfo:

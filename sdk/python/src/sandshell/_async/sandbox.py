@@ -42,7 +42,7 @@ from .process import EXIT, AsyncProcess
 from .session import AsyncSession
 from .stream import AsyncEvents, AsyncEventSource, AsyncOutputReader
 from .terminal import AsyncTerminal
-from .transport import AsyncTransport
+from .transport import MAX_RETRIES, AsyncTransport
 
 
 class ProcessOptions(TypedDict, total=False):
@@ -446,7 +446,7 @@ class AsyncComputer:
 class AsyncAgent(AsyncComputer):
     """The one sandbox of an agent by itself (`sandshell agent`), as in a container."""
 
-    def __init__(self, url: str | None = None, token: str | None = None, *, max_retries: int = 5) -> None:
+    def __init__(self, url: str | None = None, token: str | None = None, *, max_retries: int = MAX_RETRIES) -> None:
         super().__init__(AsyncTransport(url, token, max_retries=max_retries), "/v1")
 
     async def version(self) -> VersionInfo:

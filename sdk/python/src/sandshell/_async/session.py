@@ -99,6 +99,7 @@ class _AsyncCommandSource(AsyncEventSource):
             silence=SILENCE,
             key=self._key,
             stream=True,
+            retries=0,
         )
 
     async def record(self) -> CommandRecord:

@@ -80,7 +80,13 @@ class AsyncEventSource:
         if self.last_id is not None:
             headers["last-event-id"] = self.last_id
         return await self.transport.send(
-            "GET", self.path, params=self.params, headers=headers, silence=SILENCE, stream=True
+            "GET",
+            self.path,
+            params=self.params,
+            headers=headers,
+            silence=SILENCE,
+            stream=True,
+            retries=0,
         )
 
     async def next(self) -> SseEvent | None:
@@ -93,8 +99,8 @@ class AsyncEventSource:
                 await self._lost(error)
                 continue
             except (RateLimitError, ServerError) as error:
-                # A hub that restarts says this for a moment, but never to the first request.
-                if not self._opened:
+                # A service that ends or starts says this for a moment.
+                if not self._opened and error.retry_after is None:
                     raise
                 await self._lost(error)
                 continue

@@ -34,6 +34,8 @@ CONNECT_TIMEOUT = 10.0
 """Seconds for a connection to come about."""
 ANSWER_TIMEOUT = 60.0
 """Seconds of silence after which a call that does no long work is given up."""
+MAX_RETRIES = 6
+"""How often something is tried again: over about five seconds, in which a hub can be restarted."""
 LONGEST_PAUSE = 5.0
 """Seconds between two tries at most; also the longest Retry-After that is waited for."""
 
@@ -46,7 +48,7 @@ class AsyncTransport:
         url: str | None = None,
         token: str | None = None,
         *,
-        max_retries: int = 5,
+        max_retries: int = MAX_RETRIES,
     ) -> None:
         self.settings = Settings.of(url, token)
         self.max_retries = max_retries
@@ -127,8 +129,10 @@ class AsyncTransport:
         key: str | None = None,
         once: bool = False,
         stream: bool = False,
+        retries: int | None = None,
     ) -> httpx.Response:
         """The answer, whole or with `stream` just begun; a problem is raised."""
+        retries = self.max_retries if retries is None else retries
         all_headers = dict(headers or {})
         if method == "POST":
             all_headers["idempotency-key"] = key or uuid.uuid4().hex
@@ -162,7 +166,7 @@ class AsyncTransport:
                 tries += 1
                 if once and not isinstance(error, httpx.ConnectError):
                     raise ConnectionFailed(f"{method} {path}: {_words(error)}") from error
-                if tries > self.max_retries:
+                if tries > retries:
                     raise ConnectionFailed(
                         f"{method} {self.settings.base_url}{path}: {_words(error)}"
                     ) from error
@@ -170,7 +174,7 @@ class AsyncTransport:
                 continue
             tries += 1
             after = problem.retry_after
-            if after is None or after > LONGEST_PAUSE or once or tries > self.max_retries:
+            if after is None or after > LONGEST_PAUSE or once or tries > retries:
                 raise problem
             await sleep(after)
 

@@ -28,8 +28,11 @@ def sleep(seconds: float) -> None:
 def open_websocket(url: str, headers: dict[str, str], unix_socket: str | None, local: bool) -> WebSocket:
     proxy: Literal[True] | None = None if local else True
     if unix_socket is not None:
-        return unix_connect(unix_socket, url, additional_headers=headers, compression=None, max_size=None)
-    return connect(url, additional_headers=headers, compression=None, max_size=None, proxy=proxy)
+        opened = unix_connect(unix_socket, url, additional_headers=headers, compression=None, max_size=None)
+    else:
+        opened = connect(url, additional_headers=headers, compression=None, max_size=None, proxy=proxy)
+    # It must be entered; `close` does all that leaving it would.
+    return opened.__enter__()
 
 
 def receive(socket: WebSocket, deadline: float | None) -> str | bytes:

@@ -94,6 +94,7 @@ class _RunSource(EventSource):
             silence=SILENCE,
             key=self._key,
             stream=True,
+            retries=0,
         )
 
     def _event(self) -> SseEvent | None:

@@ -13,7 +13,7 @@ from .._wire import segment
 from ..models import AuditEntry, ImageRecord, SandboxRecord, TokenCreated, TokenRecord, VersionInfo
 from ._io import Content
 from .paging import pages
-from .transport import Transport
+from .transport import MAX_RETRIES, Transport
 
 
 class Hub:
@@ -23,7 +23,7 @@ class Hub:
     file SANDSHELL_TOKEN_FILE. `unix:PATH` is a socket.
     """
 
-    def __init__(self, url: str | None = None, token: str | None = None, *, max_retries: int = 5) -> None:
+    def __init__(self, url: str | None = None, token: str | None = None, *, max_retries: int = MAX_RETRIES) -> None:
         self._transport = Transport(url, token, max_retries=max_retries)
 
     def version(self) -> VersionInfo:

@@ -43,7 +43,7 @@ from .process import EXIT, Process
 from .session import Session
 from .stream import Events, EventSource, OutputReader
 from .terminal import Terminal
-from .transport import Transport
+from .transport import MAX_RETRIES, Transport
 
 
 class ProcessOptions(TypedDict, total=False):
@@ -447,7 +447,7 @@ class Computer:
 class Agent(Computer):
     """The one sandbox of an agent by itself (`sandshell agent`), as in a container."""
 
-    def __init__(self, url: str | None = None, token: str | None = None, *, max_retries: int = 5) -> None:
+    def __init__(self, url: str | None = None, token: str | None = None, *, max_retries: int = MAX_RETRIES) -> None:
         super().__init__(Transport(url, token, max_retries=max_retries), "/v1")
 
     def version(self) -> VersionInfo:

@@ -100,6 +100,7 @@ class _CommandSource(EventSource):
             silence=SILENCE,
             key=self._key,
             stream=True,
+            retries=0,
         )
 
     def record(self) -> CommandRecord:

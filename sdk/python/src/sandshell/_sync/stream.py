@@ -81,7 +81,13 @@ class EventSource:
         if self.last_id is not None:
             headers["last-event-id"] = self.last_id
         return self.transport.send(
-            "GET", self.path, params=self.params, headers=headers, silence=SILENCE, stream=True
+            "GET",
+            self.path,
+            params=self.params,
+            headers=headers,
+            silence=SILENCE,
+            stream=True,
+            retries=0,
         )
 
     def next(self) -> SseEvent | None:
@@ -94,8 +100,8 @@ class EventSource:
                 self._lost(error)
                 continue
             except (RateLimitError, ServerError) as error:
-                # A hub that restarts says this for a moment, but never to the first request.
-                if not self._opened:
+                # A service that ends or starts says this for a moment.
+                if not self._opened and error.retry_after is None:
                     raise
                 self._lost(error)
                 continue

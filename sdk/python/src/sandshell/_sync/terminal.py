@@ -24,7 +24,15 @@ from websockets.protocol import State
 from .. import params
 from .._decode import decode
 from .._wire import Seconds, query, seconds, segment
-from ..errors import ApiError, ConnectionFailed, ProtocolError, ServerError, TerminalNotFound, WaitTimeout
+from ..errors import (
+    ApiError,
+    ConnectionFailed,
+    ProtocolError,
+    ServerError,
+    StreamBroken,
+    TerminalNotFound,
+    WaitTimeout,
+)
 from ..models import KillReply, TerminalFrame, TerminalRecord, TerminalScreen
 from ..results import TerminalExit
 from ._io import Lock, WebSocket, receive
@@ -59,6 +67,7 @@ class Terminal(Events[bytes]):
         self._socket: WebSocket | None = None
         self._connecting = Lock()
         self._redraw_next = False
+        self._unread = b""
         self._failures = 0
         self._closed = False
         self.record = record
@@ -91,6 +100,9 @@ class Terminal(Events[bytes]):
         return self._next(None)
 
     def _next(self, deadline: float | None) -> bytes | None:
+        if self._unread:
+            piece, self._unread = self._unread, b""
+            return piece
         while self.exit is None and not self._closed:
             socket = None
             try:
@@ -125,15 +137,24 @@ class Terminal(Events[bytes]):
         return None
 
     def read_until(self, needle: str | bytes, *, timeout: Seconds | None = None) -> bytes:
-        """Reads until `needle` has come; all that was read. `WaitTimeout` after `timeout`."""
+        """Reads up to and with `needle`; what comes after it is read next.
+
+        `WaitTimeout` after `timeout`, `StreamBroken` when the program ends without; what was read until
+        then is read again by the next call.
+        """
         wanted = needle.encode() if isinstance(needle, str) else needle
         deadline = None if timeout is None else time.monotonic() + seconds(timeout)
         seen = b""
-        while wanted not in seen:
-            piece = self._next(deadline)
-            if piece is None:
-                raise ProtocolError(f"terminal {self.id} ended before it wrote {needle!r}")
-            seen += piece
+        found = -1
+        try:
+            while (found := seen.find(wanted)) < 0:
+                piece = self._next(deadline)
+                if piece is None:
+                    raise StreamBroken(f"terminal {self.id} ended before it wrote {needle!r}")
+                seen += piece
+        finally:
+            end = found + len(wanted) if found >= 0 else 0
+            seen, self._unread = seen[:end], seen[end:] + self._unread
         return seen
 
     def _frame(self, frame: TerminalFrame) -> None:
