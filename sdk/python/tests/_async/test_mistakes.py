@@ -106,3 +106,5 @@ async def test_wrong_arguments(sandbox: AsyncSandbox) -> None:
         await sandbox.get_process("..")
     with pytest.raises(ValueError):
         AsyncHub("ftp://nowhere")
+    with pytest.raises(TypeError, match="comand"):
+        await sandbox.start_process("true", comand="x")  # type: ignore[call-arg]

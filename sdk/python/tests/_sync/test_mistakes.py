@@ -107,3 +107,5 @@ def test_wrong_arguments(sandbox: Sandbox) -> None:
         sandbox.get_process("..")
     with pytest.raises(ValueError):
         Hub("ftp://nowhere")
+    with pytest.raises(TypeError, match="comand"):
+        sandbox.start_process("true", comand="x")  # type: ignore[call-arg]

@@ -59,6 +59,8 @@ class ProcessOptions(TypedDict, total=False):
     """Keeps its input open for `write`."""
     shell: str | None
     user: str | None
+    session: str | None
+    """Starts from a copy of this session's state."""
     timeout: Seconds | None
     """After this the whole tree is ended."""
     tag: str | None
@@ -261,7 +263,6 @@ class AsyncComputer:
                 "timeout": timeout,
                 "limits": limits,
             },
-            session=None,
         )
         return AsyncExecStream(_AsyncExecSource(self._transport, self._base, body))
 
@@ -269,12 +270,7 @@ class AsyncComputer:
 
     async def start_process(self, command: Command, **options: Unpack[ProcessOptions]) -> AsyncProcess:
         """Starts a process, which goes on by itself: a server, or long work."""
-        return await self._start(command, options, session=None)
-
-    async def _start(
-        self, command: Command, options: ProcessOptions, *, session: str | None
-    ) -> AsyncProcess:
-        body = _process_body(command, options, session)
+        body = _process_body(command, options)
         record = await self._transport.post(ProcessRecord, f"{self._base}/processes", body)
         return AsyncProcess(self, record, owned=True)
 
@@ -639,15 +635,16 @@ class AsyncSandbox(AsyncComputer):
             await self.aclose()
 
 
-def _process_body(
-    command: Command, options: ProcessOptions, session: str | None
-) -> params.ProcessRequest:
+def _process_body(command: Command, options: ProcessOptions) -> params.ProcessRequest:
+    # Keyword arguments by a typed dictionary are checked by type checkers, but not by Python.
+    if unknown := set(options) - ProcessOptions.__annotations__.keys():
+        raise TypeError(f"start_process() got unexpected keyword arguments {sorted(unknown)}")
     line, argv = command_or_argv(command)
     data, encoding = text_or_base64(options.get("stdin"))
     return {
         "command": line,
         "argv": argv,
-        "session": session,
+        "session": options.get("session"),
         "id": options.get("id"),
         "cwd": options.get("cwd"),
         "env": options.get("env"),
