@@ -224,7 +224,8 @@ class AsyncSession:
 
     async def start_process(self, command: Command, **options: Unpack[ProcessOptions]) -> AsyncProcess:
         """Starts a process from a copy of this session's state; it writes nothing back."""
-        return await self._computer.start_process(command, **{**options, "session": self.id})
+        options["session"] = self.id
+        return await self._computer.start_process(command, **options)
 
     async def update(
         self,

@@ -225,7 +225,8 @@ class Session:
 
     def start_process(self, command: Command, **options: Unpack[ProcessOptions]) -> Process:
         """Starts a process from a copy of this session's state; it writes nothing back."""
-        return self._computer.start_process(command, **{**options, "session": self.id})
+        options["session"] = self.id
+        return self._computer.start_process(command, **options)
 
     def update(
         self,
