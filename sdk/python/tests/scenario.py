@@ -16,9 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-SCENARIOS = Path(
-    os.environ.get("SANDSHELL_SCENARIOS") or Path(__file__).resolve().parents[2] / "scenarios"
-)
+SCENARIOS = Path(os.environ.get("SANDSHELL_SCENARIOS") or Path(__file__).resolve().parents[2] / "scenarios")
 
 STEP_FIELDS = {"name", "call", "args", "expect", "error", "save", "start", "eventually", "needs"}
 DURATIONS = ("timeout_ms", "idle_timeout_ms", "max_lifetime_ms", "ttl_ms", "grace_ms")

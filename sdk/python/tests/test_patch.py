@@ -42,7 +42,9 @@ def test_headers_narrow_the_place() -> None:
 
 
 def test_several_changes_in_order() -> None:
-    diff = "@@\n-import os\n+import sys\n@@ class B:\n     def f(self):\n-        return 1\n+        return 3\n"
+    diff = (
+        "@@\n-import os\n+import sys\n@@ class B:\n     def f(self):\n-        return 1\n+        return 3\n"
+    )
     assert patched(FILE, diff) == FILE.replace("os", "sys")[:-2] + "3\n"
 
 

@@ -65,7 +65,9 @@ def replaced(text: str, old: str, new: str) -> tuple[str, str]:
             at.append(str(text.count("\n", 0, start) + 1))
             start = text.find(old, start + len(old))
         where = ", ".join(at)
-        raise EditError(f"Found {count} matches for old_str, in lines {where}. Add more around it to name one.")
+        raise EditError(
+            f"Found {count} matches for old_str, in lines {where}. Add more of what is around one."
+        )
     start = text.find(old)
     after = text[:start] + new + text[start + len(old) :]
     return after, around(after, text.count("\n", 0, start) + 1, new.count("\n") + 1)
@@ -75,7 +77,7 @@ def inserted(text: str, after_line: int, new: str) -> tuple[str, str]:
     """The text with `new` after a line (0 for the beginning), and how it looks around there."""
     lines = text.splitlines(keepends=True)
     if not 0 <= after_line <= len(lines):
-        raise EditError(f"insert_line is {after_line}, but the file has {len(lines)} lines (0 to {len(lines)}).")
+        raise EditError(f"insert_line is {after_line}; this file takes 0 to {len(lines)}.")
     if new and not new.endswith("\n"):
         new += "\n"
     if after_line and not lines[after_line - 1].endswith(("\n", "\r")):

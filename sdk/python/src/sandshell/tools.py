@@ -1,11 +1,11 @@
 """Ready tools for language models: Anthropic's and OpenAI's own, on a sandbox.
 
-    from sandshell import Sandbox
-    from sandshell.tools import AnthropicTools
+from sandshell import Sandbox
+from sandshell.tools import AnthropicTools
 
-    with Sandbox.create() as sandbox, AnthropicTools(sandbox) as tools:
-        answer = client.messages.create(tools=tools.definitions, …)
-        results = [tools.handle(block) for block in answer.content if block.type == "tool_use"]
+with Sandbox.create() as sandbox, AnthropicTools(sandbox) as tools:
+    answer = client.messages.create(tools=tools.definitions, …)
+    results = [tools.handle(block) for block in answer.content if block.type == "tool_use"]
 """
 
 from ._async.tools import AsyncAnthropicTools, AsyncOpenAITools

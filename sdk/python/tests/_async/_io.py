@@ -10,9 +10,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-async def together(
-    first: Callable[[], Awaitable[T]], second: Callable[[], Awaitable[U]]
-) -> tuple[T, U]:
+async def together(first: Callable[[], Awaitable[T]], second: Callable[[], Awaitable[U]]) -> tuple[T, U]:
     """Both at the same time."""
     return await asyncio.gather(first(), second())
 

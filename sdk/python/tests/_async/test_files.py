@@ -31,7 +31,9 @@ async def test_text_and_bytes(sandbox: AsyncSandbox) -> None:
 
 async def test_streams_both_ways(sandbox: AsyncSandbox, tmp_path: Path) -> None:
     data = os.urandom(5_000_000)
-    await sandbox.files.write("big", (data[start : start + 100_000] for start in range(0, len(data), 100_000)))
+    await sandbox.files.write(
+        "big", (data[start : start + 100_000] for start in range(0, len(data), 100_000))
+    )
     pieces = [piece async for piece in sandbox.files.read_stream("big")]
     assert len(pieces) > 1 and b"".join(pieces) == data
     assert await sandbox.files.download("big", tmp_path / "down") == len(data)

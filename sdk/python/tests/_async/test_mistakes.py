@@ -44,8 +44,15 @@ async def test_mistakes(sandbox: AsyncSandbox) -> None:
     await fails(e.NotADirectory, e.UnprocessableError, 422, lambda: sandbox.files.list("file"))
     await fails(e.FileExists, e.ConflictError, 409, lambda: sandbox.files.mkdir("file"))
     await fails(e.DirectoryNotEmpty, e.ConflictError, 409, lambda: sandbox.files.remove("full"))
-    await fails(e.PermissionDenied, e.PermissionDeniedError, 403, lambda: sandbox.files.write("/usr/x", "", user="sandbox"))
-    await fails(e.InvalidArchive, e.UnprocessableError, 422, lambda: sandbox.files.unpack(b"not a tar", "out"))
+    await fails(
+        e.PermissionDenied,
+        e.PermissionDeniedError,
+        403,
+        lambda: sandbox.files.write("/usr/x", "", user="sandbox"),
+    )
+    await fails(
+        e.InvalidArchive, e.UnprocessableError, 422, lambda: sandbox.files.unpack(b"not a tar", "out")
+    )
     await fails(e.ProcessNotFound, e.NotFoundError, 404, lambda: sandbox.get_process("nobody"))
     await fails(e.SessionNotFound, e.NotFoundError, 404, lambda: sandbox.get_session("nobody"))
     await fails(e.TerminalNotFound, e.NotFoundError, 404, lambda: sandbox.get_terminal("nobody"))
@@ -59,8 +66,18 @@ async def test_mistakes(sandbox: AsyncSandbox) -> None:
     await session.delete()
     await fails(e.SessionNotFound, e.NotFoundError, 404, lambda: session.exec("true"))
     await fails(e.SandboxNotFound, e.NotFoundError, 404, lambda: AsyncSandbox.connect("nobody"))
-    await fails(e.AuthenticationError, e.AuthenticationError, 401, lambda: AsyncSandbox.connect(sandbox.id, token="sk_no"))
-    await fails(e.ImageNotFound, e.NotFoundError, 404, lambda: AsyncSandbox.create(image="none", isolation=isolation()))
+    await fails(
+        e.AuthenticationError,
+        e.AuthenticationError,
+        401,
+        lambda: AsyncSandbox.connect(sandbox.id, token="sk_no"),
+    )
+    await fails(
+        e.ImageNotFound,
+        e.NotFoundError,
+        404,
+        lambda: AsyncSandbox.create(image="none", isolation=isolation()),
+    )
 
 
 async def test_stdin_that_is_closed(sandbox: AsyncSandbox) -> None:

@@ -12,7 +12,9 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_logs_lines_and_record(sandbox: AsyncSandbox) -> None:
-    process = await sandbox.start_process("for n in 1 2 3; do echo $n; done; echo err >&2; exit 5", tag="count")
+    process = await sandbox.start_process(
+        "for n in 1 2 3; do echo $n; done; echo err >&2; exit 5", tag="count"
+    )
     logs = process.logs()
     both: dict[str, str] = {"stdout": "", "stderr": ""}
     async for piece in logs:
@@ -35,7 +37,9 @@ async def test_what_there_is_now(sandbox: AsyncSandbox) -> None:
 
 
 async def test_input(sandbox: AsyncSandbox) -> None:
-    process = await sandbox.start_process("while read -r l; do echo \"got $l\"; done; echo over", stdin_open=True)
+    process = await sandbox.start_process(
+        'while read -r l; do echo "got $l"; done; echo over', stdin_open=True
+    )
     assert await process.write("one\n") == 4
     assert await process.write(b"two\n") == 8
     assert await process.close_stdin() == 8
@@ -64,7 +68,9 @@ async def test_an_end_before_what_was_waited_for(sandbox: AsyncSandbox) -> None:
 
 
 async def test_signals_and_kill(sandbox: AsyncSandbox) -> None:
-    process = await sandbox.start_process("trap 'echo caught; exit 7' USR1; echo armed; while :; do sleep 0.02; done")
+    process = await sandbox.start_process(
+        "trap 'echo caught; exit 7' USR1; echo armed; while :; do sleep 0.02; done"
+    )
     await process.wait_for_log("armed")
     assert (await process.signal("USR1")).signalled == 1
     assert (await process.wait(timeout=10)).exit_code == 7

@@ -9,7 +9,8 @@ from __future__ import annotations
 import pytest
 
 from cutting_proxy import CuttingProxy
-from sandshell import AsyncSandbox, CodeOutput, ConnectionFailed
+from live import Live
+from sandshell import AsyncHub, AsyncSandbox, CodeOutput, ConnectionFailed
 from sandshell.models import FileEvent
 
 from ._io import together
@@ -46,7 +47,7 @@ async def test_process_output(sandbox: AsyncSandbox, through: Through) -> None:
 
 async def test_text_over_cuts(sandbox: AsyncSandbox, through: Through) -> None:
     far, proxy = through
-    stream = far.exec_stream("for n in $(seq 2000); do echo \"$n äöü€𝄞\"; done | tee /tmp/out")
+    stream = far.exec_stream('for n in $(seq 2000); do echo "$n äöü€𝄞"; done | tee /tmp/out')
     proxy.cut("/output", [500, 5_000, 30, 17_777, 9_000])
     text = "".join([piece.text async for piece in stream])
     assert proxy.cuts == 5
@@ -75,7 +76,9 @@ async def test_session_stream(sandbox: AsyncSandbox, through: Through) -> None:
 async def test_terminal(sandbox: AsyncSandbox, through: Through) -> None:
     far, proxy = through
     proxy.cut("/connect", [0, 200, 5_000, 60_000, 100_000, 40])
-    command = "stty raw; for n in 1 2 3 4 5 6; do head -c 50021 /dev/urandom | tee -a /tmp/out; sleep 0.02; done"
+    command = (
+        "stty raw; for n in 1 2 3 4 5 6; do head -c 50021 /dev/urandom | tee -a /tmp/out; sleep 0.02; done"
+    )
     terminal = await far.terminal(command)
     got = b"".join([piece async for piece in terminal])
     assert proxy.cuts == 6 and terminal.dropped == 0
@@ -198,10 +201,16 @@ async def test_events(sandbox: AsyncSandbox, through: Through) -> None:
     assert proxy.cuts == 5 and seen == started
 
 
-async def test_giving_up(sandbox: AsyncSandbox, through: Through) -> None:
-    far, proxy = through
-    process = await far.start_process("sleep 100")
-    proxy.cut("/output", [0] * 100)
-    with pytest.raises(ConnectionFailed):
-        await process.logs().next()
-    await (await sandbox.get_process(process.id)).kill(grace=0)
+async def test_giving_up(sandbox: AsyncSandbox, live: Live) -> None:
+    process = await sandbox.start_process("sleep 100")
+    with CuttingProxy(live.url) as proxy:
+        async with AsyncHub(proxy.url, live.token, max_retries=2) as hub:
+            far = await (await AsyncSandbox.connect(sandbox.id, hub=hub)).get_process(process.id)
+            proxy.cut("/", [0] * 100)
+            with pytest.raises(ConnectionFailed):
+                await far.logs().next()
+            assert proxy.cuts == 3
+            with pytest.raises(ConnectionFailed):
+                await far.refresh()
+            assert proxy.cuts == 6
+    await process.kill(grace=0)

@@ -54,7 +54,9 @@ def test_truncation_is_told(sandbox: Sandbox) -> None:
 
 
 def test_stream(sandbox: Sandbox) -> None:
-    stream = sandbox.exec_stream("echo one; sleep 0.1; echo two >&2; sleep 0.1; printf 'thr\\303\\251'; exit 4")
+    stream = sandbox.exec_stream(
+        "echo one; sleep 0.1; echo two >&2; sleep 0.1; printf 'thr\\303\\251'; exit 4"
+    )
     pieces = [piece for piece in stream]
     assert [(piece.stream, piece.text) for piece in pieces] == [
         ("stdout", "one\n"),

@@ -32,7 +32,9 @@ def test_text_and_bytes(sandbox: Sandbox) -> None:
 
 def test_streams_both_ways(sandbox: Sandbox, tmp_path: Path) -> None:
     data = os.urandom(5_000_000)
-    sandbox.files.write("big", (data[start : start + 100_000] for start in range(0, len(data), 100_000)))
+    sandbox.files.write(
+        "big", (data[start : start + 100_000] for start in range(0, len(data), 100_000))
+    )
     pieces = [piece for piece in sandbox.files.read_stream("big")]
     assert len(pieces) > 1 and b"".join(pieces) == data
     assert sandbox.files.download("big", tmp_path / "down") == len(data)

@@ -45,8 +45,15 @@ def test_mistakes(sandbox: Sandbox) -> None:
     fails(e.NotADirectory, e.UnprocessableError, 422, lambda: sandbox.files.list("file"))
     fails(e.FileExists, e.ConflictError, 409, lambda: sandbox.files.mkdir("file"))
     fails(e.DirectoryNotEmpty, e.ConflictError, 409, lambda: sandbox.files.remove("full"))
-    fails(e.PermissionDenied, e.PermissionDeniedError, 403, lambda: sandbox.files.write("/usr/x", "", user="sandbox"))
-    fails(e.InvalidArchive, e.UnprocessableError, 422, lambda: sandbox.files.unpack(b"not a tar", "out"))
+    fails(
+        e.PermissionDenied,
+        e.PermissionDeniedError,
+        403,
+        lambda: sandbox.files.write("/usr/x", "", user="sandbox"),
+    )
+    fails(
+        e.InvalidArchive, e.UnprocessableError, 422, lambda: sandbox.files.unpack(b"not a tar", "out")
+    )
     fails(e.ProcessNotFound, e.NotFoundError, 404, lambda: sandbox.get_process("nobody"))
     fails(e.SessionNotFound, e.NotFoundError, 404, lambda: sandbox.get_session("nobody"))
     fails(e.TerminalNotFound, e.NotFoundError, 404, lambda: sandbox.get_terminal("nobody"))
@@ -60,8 +67,18 @@ def test_mistakes(sandbox: Sandbox) -> None:
     session.delete()
     fails(e.SessionNotFound, e.NotFoundError, 404, lambda: session.exec("true"))
     fails(e.SandboxNotFound, e.NotFoundError, 404, lambda: Sandbox.connect("nobody"))
-    fails(e.AuthenticationError, e.AuthenticationError, 401, lambda: Sandbox.connect(sandbox.id, token="sk_no"))
-    fails(e.ImageNotFound, e.NotFoundError, 404, lambda: Sandbox.create(image="none", isolation=isolation()))
+    fails(
+        e.AuthenticationError,
+        e.AuthenticationError,
+        401,
+        lambda: Sandbox.connect(sandbox.id, token="sk_no"),
+    )
+    fails(
+        e.ImageNotFound,
+        e.NotFoundError,
+        404,
+        lambda: Sandbox.create(image="none", isolation=isolation()),
+    )
 
 
 def test_stdin_that_is_closed(sandbox: Sandbox) -> None:

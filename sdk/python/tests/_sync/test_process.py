@@ -13,7 +13,9 @@ pytestmark = pytest.mark.anyio
 
 
 def test_logs_lines_and_record(sandbox: Sandbox) -> None:
-    process = sandbox.start_process("for n in 1 2 3; do echo $n; done; echo err >&2; exit 5", tag="count")
+    process = sandbox.start_process(
+        "for n in 1 2 3; do echo $n; done; echo err >&2; exit 5", tag="count"
+    )
     logs = process.logs()
     both: dict[str, str] = {"stdout": "", "stderr": ""}
     for piece in logs:
@@ -36,7 +38,9 @@ def test_what_there_is_now(sandbox: Sandbox) -> None:
 
 
 def test_input(sandbox: Sandbox) -> None:
-    process = sandbox.start_process("while read -r l; do echo \"got $l\"; done; echo over", stdin_open=True)
+    process = sandbox.start_process(
+        'while read -r l; do echo "got $l"; done; echo over', stdin_open=True
+    )
     assert process.write("one\n") == 4
     assert process.write(b"two\n") == 8
     assert process.close_stdin() == 8
@@ -65,7 +69,9 @@ def test_an_end_before_what_was_waited_for(sandbox: Sandbox) -> None:
 
 
 def test_signals_and_kill(sandbox: Sandbox) -> None:
-    process = sandbox.start_process("trap 'echo caught; exit 7' USR1; echo armed; while :; do sleep 0.02; done")
+    process = sandbox.start_process(
+        "trap 'echo caught; exit 7' USR1; echo armed; while :; do sleep 0.02; done"
+    )
     process.wait_for_log("armed")
     assert (process.signal("USR1")).signalled == 1
     assert (process.wait(timeout=10)).exit_code == 7

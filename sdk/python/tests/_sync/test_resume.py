@@ -10,7 +10,8 @@ from __future__ import annotations
 import pytest
 
 from cutting_proxy import CuttingProxy
-from sandshell import Sandbox, CodeOutput, ConnectionFailed
+from live import Live
+from sandshell import Hub, Sandbox, CodeOutput, ConnectionFailed
 from sandshell.models import FileEvent
 
 from ._io import together
@@ -47,7 +48,7 @@ def test_process_output(sandbox: Sandbox, through: Through) -> None:
 
 def test_text_over_cuts(sandbox: Sandbox, through: Through) -> None:
     far, proxy = through
-    stream = far.exec_stream("for n in $(seq 2000); do echo \"$n äöü€𝄞\"; done | tee /tmp/out")
+    stream = far.exec_stream('for n in $(seq 2000); do echo "$n äöü€𝄞"; done | tee /tmp/out')
     proxy.cut("/output", [500, 5_000, 30, 17_777, 9_000])
     text = "".join([piece.text for piece in stream])
     assert proxy.cuts == 5
@@ -76,7 +77,9 @@ def test_session_stream(sandbox: Sandbox, through: Through) -> None:
 def test_terminal(sandbox: Sandbox, through: Through) -> None:
     far, proxy = through
     proxy.cut("/connect", [0, 200, 5_000, 60_000, 100_000, 40])
-    command = "stty raw; for n in 1 2 3 4 5 6; do head -c 50021 /dev/urandom | tee -a /tmp/out; sleep 0.02; done"
+    command = (
+        "stty raw; for n in 1 2 3 4 5 6; do head -c 50021 /dev/urandom | tee -a /tmp/out; sleep 0.02; done"
+    )
     terminal = far.terminal(command)
     got = b"".join([piece for piece in terminal])
     assert proxy.cuts == 6 and terminal.dropped == 0
@@ -199,10 +202,16 @@ def test_events(sandbox: Sandbox, through: Through) -> None:
     assert proxy.cuts == 5 and seen == started
 
 
-def test_giving_up(sandbox: Sandbox, through: Through) -> None:
-    far, proxy = through
-    process = far.start_process("sleep 100")
-    proxy.cut("/output", [0] * 100)
-    with pytest.raises(ConnectionFailed):
-        process.logs().next()
-    (sandbox.get_process(process.id)).kill(grace=0)
+def test_giving_up(sandbox: Sandbox, live: Live) -> None:
+    process = sandbox.start_process("sleep 100")
+    with CuttingProxy(live.url) as proxy:
+        with Hub(proxy.url, live.token, max_retries=2) as hub:
+            far = (Sandbox.connect(sandbox.id, hub=hub)).get_process(process.id)
+            proxy.cut("/", [0] * 100)
+            with pytest.raises(ConnectionFailed):
+                far.logs().next()
+            assert proxy.cuts == 3
+            with pytest.raises(ConnectionFailed):
+                far.refresh()
+            assert proxy.cuts == 6
+    process.kill(grace=0)

@@ -106,9 +106,9 @@ class Player:
             return scenario.unlike(got, scenario.filled(step["error"], self.kept), "problem")
         if "error" in step:
             return f"it gave {result!r} and should have failed"
-        if "expect" in step:
-            if reason := scenario.unlike(result, scenario.filled(step["expect"], self.kept)):
-                return reason
+        wanted = scenario.filled(step.get("expect"), self.kept)
+        if "expect" in step and (reason := scenario.unlike(result, wanted)):
+            return reason
         for name, path in step.get("save", {}).items():
             self.kept[name] = scenario.part(result, path)
         return None

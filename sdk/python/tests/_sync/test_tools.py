@@ -85,7 +85,9 @@ def test_editor(sandbox: Sandbox) -> None:
         path = "/workspace/src/a.py"
         made = edit(command="create", path=path, file_text="def f():\n    return 1\n")
         assert made == (f"The file {path} has been created.", False)
-        assert (edit(command="create", path=path, file_text="def f():\n    return 1\n"))[0].endswith("replaced.")
+        assert (edit(command="create", path=path, file_text="def f():\n    return 1\n"))[0].endswith(
+            "replaced."
+        )
         assert edit(command="view", path=path) == ("     1\tdef f():\n     2\t    return 1\n", False)
         assert edit(command="view", path=path, view_range=[2, -1]) == ("     2\t    return 1\n", False)
         text, failed = edit(command="str_replace", path=path, old_str="return 1", new_str="return 2")
@@ -163,9 +165,7 @@ def test_a_patch_is_applied_whole_or_not(sandbox: Sandbox) -> None:
         sandbox.files.write("b", "1\n")
         begin, end = "*** Begin Patch\n", "*** End Patch\n"
         with pytest.raises(PatchError, match="b: these lines"):
-            tools.apply_patch(
-                f"{begin}*** Update File: a\n-1\n+2\n*** Update File: b\n-9\n+2\n{end}"
-            )
+            tools.apply_patch(f"{begin}*** Update File: a\n-1\n+2\n*** Update File: b\n-9\n+2\n{end}")
         assert sandbox.files.read_text("a") == "1\n"
         patch = f"{begin}*** Update File: a\n*** Move to: c/d\n-1\n+2\n*** Delete File: b\n*** Add File: e\n+e\n{end}"
         assert tools.apply_patch(patch) == "M c/d\nD b\nA e"

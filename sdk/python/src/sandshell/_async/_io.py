@@ -25,15 +25,15 @@ async def sleep(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-async def open_websocket(url: str, headers: dict[str, str], unix_socket: str | None, local: bool) -> WebSocket:
+async def open_websocket(
+    url: str, headers: dict[str, str], unix_socket: str | None, local: bool
+) -> WebSocket:
     proxy: Literal[True] | None = None if local else True
     if unix_socket is not None:
         return await unix_connect(
             unix_socket, url, additional_headers=headers, compression=None, max_size=None
         )
-    return await connect(
-        url, additional_headers=headers, compression=None, max_size=None, proxy=proxy
-    )
+    return await connect(url, additional_headers=headers, compression=None, max_size=None, proxy=proxy)
 
 
 async def receive(socket: WebSocket, deadline: float | None) -> str | bytes:

@@ -106,9 +106,7 @@ class _AsyncRunSource(AsyncEventSource):
 class AsyncContext:
     """An interpreter. As a context manager, one that was made here is deleted at the end."""
 
-    def __init__(
-        self, transport: AsyncTransport, base: str, record: ContextRecord, *, owned: bool
-    ) -> None:
+    def __init__(self, transport: AsyncTransport, base: str, record: ContextRecord, *, owned: bool) -> None:
         self._transport = transport
         self._path = f"{base}/contexts/{segment(record.id)}"
         self._owned = owned
@@ -175,7 +173,5 @@ class AsyncContext:
                 pass
 
 
-def _body(
-    code: str, env: Mapping[str, str | None] | None, timeout: Seconds | None
-) -> params.RunRequest:
+def _body(code: str, env: Mapping[str, str | None] | None, timeout: Seconds | None) -> params.RunRequest:
     return {"code": code, "env": env, "timeout_ms": milliseconds(timeout)}

@@ -306,9 +306,7 @@ class AsyncFiles:
         query = {**path_query(path), "follow": follow, "user": user, "session": session}
         return await self._transport.get(FileEntry, f"{self._base}/stat", query)
 
-    async def exists(
-        self, path: SandboxPath, *, user: str | None = None, session: str | None = None
-    ) -> bool:
+    async def exists(self, path: SandboxPath, *, user: str | None = None, session: str | None = None) -> bool:
         """Whether something is at a path."""
         try:
             await self.stat(path, user=user, session=session)
@@ -458,7 +456,7 @@ class AsyncFiles:
 
     async def find(
         self,
-        path: SandboxPath | None = None,
+        path: SandboxPath = ".",
         *,
         patterns: Sequence[str] | None = None,
         exclude: Sequence[str] | None = None,
@@ -492,7 +490,7 @@ class AsyncFiles:
     async def search(
         self,
         pattern: str,
-        path: SandboxPath | None = None,
+        path: SandboxPath = ".",
         *,
         literal: bool | None = None,
         case: params.CaseMode | None = None,
@@ -530,7 +528,7 @@ class AsyncFiles:
 
     async def pack(
         self,
-        path: SandboxPath | None = None,
+        path: SandboxPath = ".",
         *,
         format: Literal["tar", "tar.gz", "tar.zst"] | None = None,
         exclude: Sequence[str] | None = None,
@@ -555,7 +553,7 @@ class AsyncFiles:
     async def unpack(
         self,
         archive: Content,
-        path: SandboxPath | None = None,
+        path: SandboxPath = ".",
         *,
         user: str | None = None,
         session: str | None = None,
@@ -576,7 +574,7 @@ class AsyncFiles:
 
     async def watch(
         self,
-        path: SandboxPath | None = None,
+        path: SandboxPath = ".",
         *,
         recursive: bool | None = None,
         include: Sequence[str] | None = None,
@@ -605,7 +603,7 @@ class AsyncFiles:
 
     async def changes(
         self,
-        path: SandboxPath | None = None,
+        path: SandboxPath = ".",
         *,
         since: int | None = None,
         recursive: bool | None = None,

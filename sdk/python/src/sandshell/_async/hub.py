@@ -22,7 +22,9 @@ class AsyncHub:
     file SANDSHELL_TOKEN_FILE. `unix:PATH` is a socket.
     """
 
-    def __init__(self, url: str | None = None, token: str | None = None, *, max_retries: int = MAX_RETRIES) -> None:
+    def __init__(
+        self, url: str | None = None, token: str | None = None, *, max_retries: int = MAX_RETRIES
+    ) -> None:
         self._transport = AsyncTransport(url, token, max_retries=max_retries)
 
     async def version(self) -> VersionInfo:

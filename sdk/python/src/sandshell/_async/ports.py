@@ -10,7 +10,7 @@ from .. import params
 from .._decode import decode
 from .._wire import Seconds, milliseconds
 from ..errors import WaitTimeout
-from ..models import PortExposure, PortRecord, PortUnexposed, PortWaitReply, PortsEvent, Preview
+from ..models import PortExposure, PortRecord, PortsEvent, PortUnexposed, PortWaitReply, Preview
 from .paging import pages
 from .stream import AsyncEvents, AsyncEventSource
 from .transport import AsyncTransport

@@ -217,5 +217,3 @@ class AsyncProcess:
                 await self.kill(grace=0)
             except (ProcessNotFound, ProcessEnded):
                 pass
-
-

@@ -303,7 +303,7 @@ class AsyncComputer:
         limits: params.Limits | None = None,
         private_processes: bool | None = None,
     ) -> AsyncSession:
-        """Makes a session. `timeout` and `max_output_bytes` hold for each command that has none of its own."""
+        """Makes a session. `timeout` and `max_output_bytes` hold for commands that have none of their own."""
         body: params.SessionRequest = {
             "id": id,
             "cwd": cwd,
@@ -417,9 +417,7 @@ class AsyncComputer:
         body: params.EnvPatch = {"env": {**(variables or {}), **more}}
         return decode(EnvReply, await self._transport.json("PATCH", f"{self._base}/env", body=body))
 
-    def events(
-        self, *, types: Sequence[str] | None = None, from_: int | None = None
-    ) -> AsyncSandboxEvents:
+    def events(self, *, types: Sequence[str] | None = None, from_: int | None = None) -> AsyncSandboxEvents:
         """What happens from now on; with `from_` after that event, `0` for all that are kept."""
         query = {"types": ",".join(types) if types else None}
         source = AsyncEventSource(
@@ -442,7 +440,9 @@ class AsyncComputer:
 class AsyncAgent(AsyncComputer):
     """The one sandbox of an agent by itself (`sandshell agent`), as in a container."""
 
-    def __init__(self, url: str | None = None, token: str | None = None, *, max_retries: int = MAX_RETRIES) -> None:
+    def __init__(
+        self, url: str | None = None, token: str | None = None, *, max_retries: int = MAX_RETRIES
+    ) -> None:
         super().__init__(AsyncTransport(url, token, max_retries=max_retries), "/v1")
 
     async def version(self) -> VersionInfo:

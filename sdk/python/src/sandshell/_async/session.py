@@ -15,7 +15,6 @@ from .._sse import SseEvent
 from .._wire import Command, Seconds, milliseconds, segment, text_or_base64
 from ..errors import SessionEnded, SessionNotFound
 from ..models import (
-    CommandEvent,
     CommandRecord,
     ExitEvent,
     InterruptReply,
@@ -84,9 +83,7 @@ class _AsyncCommandSource(AsyncEventSource):
         self._session = session
         self._body = body
         self._key = uuid.uuid4().hex
-        super().__init__(
-            transport, f"{session}/commands/{segment(self.command_id)}/output", last=EXIT
-        )
+        super().__init__(transport, f"{session}/commands/{segment(self.command_id)}/output", last=EXIT)
 
     async def _ask(self) -> httpx.Response:
         if self.last_id is not None:
@@ -103,9 +100,7 @@ class _AsyncCommandSource(AsyncEventSource):
         )
 
     async def record(self) -> CommandRecord:
-        return await self.transport.get(
-            CommandRecord, f"{self._session}/commands/{segment(self.command_id)}"
-        )
+        return await self.transport.get(CommandRecord, f"{self._session}/commands/{segment(self.command_id)}")
 
 
 class AsyncSession:

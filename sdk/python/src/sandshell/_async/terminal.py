@@ -221,9 +221,7 @@ class AsyncTerminal(AsyncEvents[bytes]):
 
     async def screen(self, *, scrollback: int | None = None) -> TerminalScreen:
         """What is on the screen: text, cursor, title, size."""
-        return await self._transport.get(
-            TerminalScreen, f"{self._path}/screen", {"scrollback": scrollback}
-        )
+        return await self._transport.get(TerminalScreen, f"{self._path}/screen", {"scrollback": scrollback})
 
     async def screen_ansi(self) -> bytes:
         """Bytes that draw the screen on a terminal of its size."""

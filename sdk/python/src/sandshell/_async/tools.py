@@ -278,9 +278,7 @@ class AsyncOpenAITools(_AsyncTools):
         """Applies a whole V4A patch. `PatchError` when it does not fit; then nothing was changed."""
         return await self._apply(_patch.parse_patch(patch))
 
-    async def _apply(
-        self, changes: list[_patch.AddFile | _patch.DeleteFile | _patch.UpdateFile]
-    ) -> str:
+    async def _apply(self, changes: list[_patch.AddFile | _patch.DeleteFile | _patch.UpdateFile]) -> str:
         """First everything is read and worked out, then it is written."""
         session = await self._shell.cwd()
         texts: dict[str, str | None] = {}

@@ -307,9 +307,7 @@ class Files:
         query = {**path_query(path), "follow": follow, "user": user, "session": session}
         return self._transport.get(FileEntry, f"{self._base}/stat", query)
 
-    def exists(
-        self, path: SandboxPath, *, user: str | None = None, session: str | None = None
-    ) -> bool:
+    def exists(self, path: SandboxPath, *, user: str | None = None, session: str | None = None) -> bool:
         """Whether something is at a path."""
         try:
             self.stat(path, user=user, session=session)
@@ -459,7 +457,7 @@ class Files:
 
     def find(
         self,
-        path: SandboxPath | None = None,
+        path: SandboxPath = ".",
         *,
         patterns: Sequence[str] | None = None,
         exclude: Sequence[str] | None = None,
@@ -493,7 +491,7 @@ class Files:
     def search(
         self,
         pattern: str,
-        path: SandboxPath | None = None,
+        path: SandboxPath = ".",
         *,
         literal: bool | None = None,
         case: params.CaseMode | None = None,
@@ -531,7 +529,7 @@ class Files:
 
     def pack(
         self,
-        path: SandboxPath | None = None,
+        path: SandboxPath = ".",
         *,
         format: Literal["tar", "tar.gz", "tar.zst"] | None = None,
         exclude: Sequence[str] | None = None,
@@ -556,7 +554,7 @@ class Files:
     def unpack(
         self,
         archive: Content,
-        path: SandboxPath | None = None,
+        path: SandboxPath = ".",
         *,
         user: str | None = None,
         session: str | None = None,
@@ -577,7 +575,7 @@ class Files:
 
     def watch(
         self,
-        path: SandboxPath | None = None,
+        path: SandboxPath = ".",
         *,
         recursive: bool | None = None,
         include: Sequence[str] | None = None,
@@ -606,7 +604,7 @@ class Files:
 
     def changes(
         self,
-        path: SandboxPath | None = None,
+        path: SandboxPath = ".",
         *,
         since: int | None = None,
         recursive: bool | None = None,

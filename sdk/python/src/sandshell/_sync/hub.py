@@ -23,7 +23,9 @@ class Hub:
     file SANDSHELL_TOKEN_FILE. `unix:PATH` is a socket.
     """
 
-    def __init__(self, url: str | None = None, token: str | None = None, *, max_retries: int = MAX_RETRIES) -> None:
+    def __init__(
+        self, url: str | None = None, token: str | None = None, *, max_retries: int = MAX_RETRIES
+    ) -> None:
         self._transport = Transport(url, token, max_retries=max_retries)
 
     def version(self) -> VersionInfo:

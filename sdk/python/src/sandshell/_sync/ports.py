@@ -11,7 +11,7 @@ from .. import params
 from .._decode import decode
 from .._wire import Seconds, milliseconds
 from ..errors import WaitTimeout
-from ..models import PortExposure, PortRecord, PortUnexposed, PortWaitReply, PortsEvent, Preview
+from ..models import PortExposure, PortRecord, PortsEvent, PortUnexposed, PortWaitReply, Preview
 from .paging import pages
 from .stream import Events, EventSource
 from .transport import Transport

@@ -218,5 +218,3 @@ class Process:
                 self.kill(grace=0)
             except (ProcessNotFound, ProcessEnded):
                 pass
-
-

@@ -304,7 +304,7 @@ class Computer:
         limits: params.Limits | None = None,
         private_processes: bool | None = None,
     ) -> Session:
-        """Makes a session. `timeout` and `max_output_bytes` hold for each command that has none of its own."""
+        """Makes a session. `timeout` and `max_output_bytes` hold for commands that have none of their own."""
         body: params.SessionRequest = {
             "id": id,
             "cwd": cwd,
@@ -418,9 +418,7 @@ class Computer:
         body: params.EnvPatch = {"env": {**(variables or {}), **more}}
         return decode(EnvReply, self._transport.json("PATCH", f"{self._base}/env", body=body))
 
-    def events(
-        self, *, types: Sequence[str] | None = None, from_: int | None = None
-    ) -> SandboxEvents:
+    def events(self, *, types: Sequence[str] | None = None, from_: int | None = None) -> SandboxEvents:
         """What happens from now on; with `from_` after that event, `0` for all that are kept."""
         query = {"types": ",".join(types) if types else None}
         source = EventSource(
@@ -443,7 +441,9 @@ class Computer:
 class Agent(Computer):
     """The one sandbox of an agent by itself (`sandshell agent`), as in a container."""
 
-    def __init__(self, url: str | None = None, token: str | None = None, *, max_retries: int = MAX_RETRIES) -> None:
+    def __init__(
+        self, url: str | None = None, token: str | None = None, *, max_retries: int = MAX_RETRIES
+    ) -> None:
         super().__init__(Transport(url, token, max_retries=max_retries), "/v1")
 
     def version(self) -> VersionInfo:

@@ -16,7 +16,6 @@ from .._sse import SseEvent
 from .._wire import Command, Seconds, milliseconds, segment, text_or_base64
 from ..errors import SessionEnded, SessionNotFound
 from ..models import (
-    CommandEvent,
     CommandRecord,
     ExitEvent,
     InterruptReply,
@@ -85,9 +84,7 @@ class _CommandSource(EventSource):
         self._session = session
         self._body = body
         self._key = uuid.uuid4().hex
-        super().__init__(
-            transport, f"{session}/commands/{segment(self.command_id)}/output", last=EXIT
-        )
+        super().__init__(transport, f"{session}/commands/{segment(self.command_id)}/output", last=EXIT)
 
     def _ask(self) -> httpx.Response:
         if self.last_id is not None:
@@ -104,9 +101,7 @@ class _CommandSource(EventSource):
         )
 
     def record(self) -> CommandRecord:
-        return self.transport.get(
-            CommandRecord, f"{self._session}/commands/{segment(self.command_id)}"
-        )
+        return self.transport.get(CommandRecord, f"{self._session}/commands/{segment(self.command_id)}")
 
 
 class Session:

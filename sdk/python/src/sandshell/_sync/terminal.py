@@ -222,9 +222,7 @@ class Terminal(Events[bytes]):
 
     def screen(self, *, scrollback: int | None = None) -> TerminalScreen:
         """What is on the screen: text, cursor, title, size."""
-        return self._transport.get(
-            TerminalScreen, f"{self._path}/screen", {"scrollback": scrollback}
-        )
+        return self._transport.get(TerminalScreen, f"{self._path}/screen", {"scrollback": scrollback})
 
     def screen_ansi(self) -> bytes:
         """Bytes that draw the screen on a terminal of its size."""

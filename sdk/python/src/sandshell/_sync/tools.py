@@ -279,9 +279,7 @@ class OpenAITools(_Tools):
         """Applies a whole V4A patch. `PatchError` when it does not fit; then nothing was changed."""
         return self._apply(_patch.parse_patch(patch))
 
-    def _apply(
-        self, changes: list[_patch.AddFile | _patch.DeleteFile | _patch.UpdateFile]
-    ) -> str:
+    def _apply(self, changes: list[_patch.AddFile | _patch.DeleteFile | _patch.UpdateFile]) -> str:
         """First everything is read and worked out, then it is written."""
         session = self._shell.cwd()
         texts: dict[str, str | None] = {}
