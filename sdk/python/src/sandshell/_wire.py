@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import quote, urlsplit
 
 from .errors import ProtocolError
@@ -27,6 +27,13 @@ SandboxPath: TypeAlias = str | bytes | os.PathLike[str]
 
 Command: TypeAlias = str | Sequence[str]
 """Text for the shell, or a program and its arguments."""
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """An open binary file, as far as it is needed."""
+
+    def read(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)

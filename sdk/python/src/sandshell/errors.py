@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from .models import ProcessRecord
-    from .results import AnyResult
+    from .results import Result
 
 
 class SandshellError(Exception):
@@ -44,30 +44,31 @@ class ProcessExited(SandshellError):
 
     def __init__(self, message: str, process: ProcessRecord) -> None:
         super().__init__(message)
-        self.process = process
+        self.process: ProcessRecord = process
 
 
 class CommandFailed(SandshellError):
     """A command run with `check=True` did not end with 0; `result` has all of it."""
 
-    def __init__(self, result: AnyResult) -> None:
+    def __init__(self, result: Result[Any]) -> None:
         how = "timed out" if result.timed_out else f"ended with {result.exit_code}"
-        said = result.stderr if isinstance(result.stderr, str) else result.stderr.decode(errors="replace")
+        stderr: str | bytes = result.stderr
+        said = stderr if isinstance(stderr, str) else stderr.decode(errors="replace")
         last = said.strip().splitlines()[-1:]
         super().__init__(f"the command {how}" + (f": {last[0]}" if last else ""))
-        self.result = result
+        self.result: Result[Any] = result
 
 
 class ApiError(SandshellError):
     """The service refused or failed; an RFC 9457 problem."""
 
     def __init__(self, problem: Mapping[str, Any], *, status: int, retry_after: float | None = None) -> None:
-        self.status = status
+        self.status: int = status
         """The HTTP status; 0 for a problem in the middle of a stream that names none."""
-        self.code = str(problem.get("code", "unknown"))
+        self.code: str = str(problem.get("code", "unknown"))
         """The stable name of the problem: branch on it, or on the class."""
-        self.title = str(problem.get("title", ""))
-        self.detail = str(problem.get("detail", ""))
+        self.title: str = str(problem.get("title", ""))
+        self.detail: str = str(problem.get("detail", ""))
         """What happened this time."""
         self.hint: str | None = problem.get("hint")
         """What to do about it, where there is something to say."""
@@ -75,9 +76,9 @@ class ApiError(SandshellError):
         """A JSON pointer to the field at fault."""
         self.request_id: str | None = problem.get("request_id")
         """Finds the request in the service's log."""
-        self.retry_after = retry_after
+        self.retry_after: float | None = retry_after
         """Seconds after which to try again, with 429 and 503."""
-        self.problem = dict(problem)
+        self.problem: dict[str, Any] = dict(problem)
         """The whole document, with what only some problems have (`first_offset`, `protections`)."""
         text = f"{self.code}: {self.detail or self.title}"
         super().__init__(text + (f" ({self.hint})" if self.hint else ""))

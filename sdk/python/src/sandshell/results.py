@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, AnyStr, Generic, Literal, Self, TypeAlias
+from typing import Any, AnyStr, Generic, Literal, Self
 
 from ._wire import to_bytes
 from .errors import CommandFailed
@@ -66,9 +66,6 @@ class SessionResult(Result[AnyStr]):
     interrupted: bool
     session_state: str
     """`kept`, or what became of the session's state."""
-
-
-AnyResult: TypeAlias = Result[str] | Result[bytes]
 
 
 def encoding_for(text: bool) -> Encoding:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from typing import IO, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import httpx
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
+
+from .._wire import Readable
 
 HttpClient = httpx.AsyncClient
 HttpTransport = httpx.AsyncHTTPTransport
 Lock = asyncio.Lock
 WebSocket: TypeAlias = ClientConnection
 
-Content: TypeAlias = str | bytes | IO[bytes] | Iterable[bytes] | AsyncIterable[bytes]
+Content: TypeAlias = str | bytes | Readable | Iterable[bytes] | AsyncIterable[bytes]
 """What a file can be written from."""
 
 PIECE = 1 << 16
@@ -51,11 +53,11 @@ def body_of(content: Content) -> str | bytes | AsyncIterator[bytes]:
     return _pieces(content)
 
 
-async def _pieces(content: IO[bytes] | Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+async def _pieces(content: Readable | Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     if isinstance(content, AsyncIterable):
         async for piece in content:
             yield piece
-    elif hasattr(content, "read"):
+    elif isinstance(content, Readable):
         while piece := await asyncio.to_thread(content.read, PIECE):
             yield piece
     else:

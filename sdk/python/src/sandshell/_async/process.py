@@ -30,7 +30,7 @@ class AsyncProcess:
         self._owned = owned
         # Known from the start for a process of ours; else after the first write.
         self._stdin_offset = 0 if owned else None
-        self.record = record
+        self.record: ProcessRecord = record
         """What was last heard of it; `refresh` asks again."""
 
     @property

@@ -94,7 +94,7 @@ class AsyncExecStream(AsyncOutputReader[Exit]):
 
     def __init__(self, source: _AsyncExecSource) -> None:
         super().__init__(source)
-        self.id = source.id
+        self.id: str = source.id
         """The id of the process that runs it."""
 
     async def _exit(self, event: SseEvent) -> Exit:
@@ -106,7 +106,7 @@ class _AsyncExecSource(AsyncEventSource):
     start whose answer was lost is not done twice."""
 
     def __init__(self, transport: AsyncTransport, base: str, body: params.ProcessRequest) -> None:
-        self.id = body.get("id") or f"proc_{uuid.uuid4().hex}"
+        self.id: str = body.get("id") or f"proc_{uuid.uuid4().hex}"
         body["id"] = self.id
         self._start = f"{base}/processes"
         self._process = f"{base}/processes/{segment(self.id)}"
@@ -136,13 +136,13 @@ class AsyncComputer:
     def __init__(self, transport: AsyncTransport, base: str) -> None:
         self._transport = transport
         self._base = base
-        self.files = AsyncFiles(transport, base)
+        self.files: AsyncFiles = AsyncFiles(transport, base)
         """Reading, writing, listing, searching and watching files."""
-        self.git = AsyncGit(transport, base)
+        self.git: AsyncGit = AsyncGit(transport, base)
         """Git in the sandbox."""
-        self.ports = AsyncPorts(transport, base)
+        self.ports: AsyncPorts = AsyncPorts(transport, base)
         """Servers in the sandbox."""
-        self.backups = AsyncBackups(transport, base)
+        self.backups: AsyncBackups = AsyncBackups(transport, base)
         """Saved directories."""
 
     # ── Exec ─────────────────────────────────────────────────────────────────────────────────────
@@ -471,7 +471,7 @@ class AsyncSandbox(AsyncComputer):
         self._hub = hub
         self._owned = owned
         self._owns_hub = owns_hub
-        self.record = record
+        self.record: SandboxRecord = record
         """What was last heard of it; `refresh` asks again."""
 
     @property

@@ -38,7 +38,7 @@ class AsyncSessionStream(AsyncOutputReader[SessionExit]):
     def __init__(self, source: _AsyncCommandSource) -> None:
         super().__init__(source)
         self._command = source
-        self.command_id = source.command_id
+        self.command_id: str = source.command_id
         """The id under which the command is in the session's history."""
 
     async def _exit(self, event: SseEvent) -> SessionExit:
@@ -78,7 +78,7 @@ class _AsyncCommandSource(AsyncEventSource):
     """
 
     def __init__(self, transport: AsyncTransport, session: str, body: params.SessionExecRequest) -> None:
-        self.command_id = body.get("id") or f"cmd_{uuid.uuid4().hex}"
+        self.command_id: str = body.get("id") or f"cmd_{uuid.uuid4().hex}"
         body["id"] = self.command_id
         self._session = session
         self._body = body
@@ -114,7 +114,7 @@ class AsyncSession:
         self._transport: AsyncTransport = computer._transport
         self._path = f"{computer._base}/sessions/{segment(record.id)}"
         self._owned = owned
-        self.record = record
+        self.record: SessionRecord = record
         """What was last heard of it; `refresh` asks again."""
 
     @property

@@ -50,8 +50,8 @@ class AsyncTransport:
         *,
         max_retries: int = MAX_RETRIES,
     ) -> None:
-        self.settings = Settings.of(url, token)
-        self.max_retries = max_retries
+        self.settings: Settings = Settings.of(url, token)
+        self.max_retries: int = max_retries
         self._headers = {"user-agent": f"sandshell-python/{VERSION}", "accept-encoding": "identity"}
         if self.settings.token:
             self._headers["authorization"] = f"Bearer {self.settings.token}"

@@ -5,17 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import IO, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import httpx
 from websockets.sync.client import ClientConnection, connect, unix_connect
+
+from .._wire import Readable
 
 HttpClient = httpx.Client
 HttpTransport = httpx.HTTPTransport
 Lock = threading.Lock
 WebSocket: TypeAlias = ClientConnection
 
-Content: TypeAlias = str | bytes | IO[bytes] | Iterable[bytes]
+Content: TypeAlias = str | bytes | Readable | Iterable[bytes]
 """What a file can be written from."""
 
 PIECE = 1 << 16
@@ -47,8 +49,8 @@ def body_of(content: Content) -> str | bytes | Iterator[bytes]:
     return _pieces(content)
 
 
-def _pieces(content: IO[bytes] | Iterable[bytes]) -> Iterator[bytes]:
-    if hasattr(content, "read"):
+def _pieces(content: Readable | Iterable[bytes]) -> Iterator[bytes]:
+    if isinstance(content, Readable):
         while piece := content.read(PIECE):
             yield piece
     else:

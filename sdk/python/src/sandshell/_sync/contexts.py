@@ -111,7 +111,7 @@ class Context:
         self._transport = transport
         self._path = f"{base}/contexts/{segment(record.id)}"
         self._owned = owned
-        self.record = record
+        self.record: ContextRecord = record
         """What was last heard of it; `refresh` asks again."""
 
     @property

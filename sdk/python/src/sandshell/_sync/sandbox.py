@@ -95,7 +95,7 @@ class ExecStream(OutputReader[Exit]):
 
     def __init__(self, source: _ExecSource) -> None:
         super().__init__(source)
-        self.id = source.id
+        self.id: str = source.id
         """The id of the process that runs it."""
 
     def _exit(self, event: SseEvent) -> Exit:
@@ -107,7 +107,7 @@ class _ExecSource(EventSource):
     start whose answer was lost is not done twice."""
 
     def __init__(self, transport: Transport, base: str, body: params.ProcessRequest) -> None:
-        self.id = body.get("id") or f"proc_{uuid.uuid4().hex}"
+        self.id: str = body.get("id") or f"proc_{uuid.uuid4().hex}"
         body["id"] = self.id
         self._start = f"{base}/processes"
         self._process = f"{base}/processes/{segment(self.id)}"
@@ -137,13 +137,13 @@ class Computer:
     def __init__(self, transport: Transport, base: str) -> None:
         self._transport = transport
         self._base = base
-        self.files = Files(transport, base)
+        self.files: Files = Files(transport, base)
         """Reading, writing, listing, searching and watching files."""
-        self.git = Git(transport, base)
+        self.git: Git = Git(transport, base)
         """Git in the sandbox."""
-        self.ports = Ports(transport, base)
+        self.ports: Ports = Ports(transport, base)
         """Servers in the sandbox."""
-        self.backups = Backups(transport, base)
+        self.backups: Backups = Backups(transport, base)
         """Saved directories."""
 
     # ── Exec ─────────────────────────────────────────────────────────────────────────────────────
@@ -472,7 +472,7 @@ class Sandbox(Computer):
         self._hub = hub
         self._owned = owned
         self._owns_hub = owns_hub
-        self.record = record
+        self.record: SandboxRecord = record
         """What was last heard of it; `refresh` asks again."""
 
     @property

@@ -39,7 +39,7 @@ class SessionStream(OutputReader[SessionExit]):
     def __init__(self, source: _CommandSource) -> None:
         super().__init__(source)
         self._command = source
-        self.command_id = source.command_id
+        self.command_id: str = source.command_id
         """The id under which the command is in the session's history."""
 
     def _exit(self, event: SseEvent) -> SessionExit:
@@ -79,7 +79,7 @@ class _CommandSource(EventSource):
     """
 
     def __init__(self, transport: Transport, session: str, body: params.SessionExecRequest) -> None:
-        self.command_id = body.get("id") or f"cmd_{uuid.uuid4().hex}"
+        self.command_id: str = body.get("id") or f"cmd_{uuid.uuid4().hex}"
         body["id"] = self.command_id
         self._session = session
         self._body = body
@@ -115,7 +115,7 @@ class Session:
         self._transport: Transport = computer._transport
         self._path = f"{computer._base}/sessions/{segment(record.id)}"
         self._owned = owned
-        self.record = record
+        self.record: SessionRecord = record
         """What was last heard of it; `refresh` asks again."""
 
     @property

@@ -45,20 +45,20 @@ class EventSource:
         from_id: str | None = None,
         ends_alone: bool = False,
     ) -> None:
-        self.transport = transport
-        self.path = path
-        self.params = dict(params or {})
-        self.last = last
-        self.last_id = from_id
-        self.ends_alone = ends_alone
-        self.reconnects = 0
+        self.transport: Transport = transport
+        self.path: str = path
+        self.params: dict[str, Any] = dict(params or {})
+        self.last: frozenset[str] = last
+        self.last_id: str | None = from_id
+        self.ends_alone: bool = ends_alone
+        self.reconnects: int = 0
         """How often the connection was lost and found again."""
         self._response: httpx.Response | None = None
         self._pieces: Iterator[bytes] | None = None
         self._decoder = SseDecoder()
         self._failures = 0
         self._opened = False
-        self.over = False
+        self.over: bool = False
         """Whether nothing more comes."""
         self.last_event: str | None = None
 

@@ -70,13 +70,13 @@ class Terminal(Events[bytes]):
         self._unread = b""
         self._failures = 0
         self._closed = False
-        self.record = record
+        self.record: TerminalRecord = record
         """What was last heard of it; `refresh` asks again."""
-        self.offset = offset
+        self.offset: int = offset
         """Where in the output the next byte is."""
-        self.dropped = 0
+        self.dropped: int = 0
         """How many bytes of output were no longer kept when they were wanted."""
-        self.reconnects = 0
+        self.reconnects: int = 0
         """How often the connection was lost and found again."""
         self.exit: TerminalExit | None = None
         """How its program ended, once all its output has been read."""
