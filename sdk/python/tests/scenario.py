@@ -18,6 +18,7 @@ from typing import Any
 
 SCENARIOS = Path(os.environ.get("SANDSHELL_SCENARIOS") or Path(__file__).resolve().parents[2] / "scenarios")
 
+FIELDS = {"name", "about", "sandbox", "requires", "steps"}
 STEP_FIELDS = {"name", "call", "args", "expect", "error", "save", "start", "eventually", "needs"}
 DURATIONS = ("timeout_ms", "idle_timeout_ms", "max_lifetime_ms", "ttl_ms", "grace_ms")
 
@@ -29,6 +30,7 @@ def names() -> list[str]:
 
 def load(name: str) -> dict[str, Any]:
     scenario: dict[str, Any] = json.loads((SCENARIOS / f"{name}.json").read_text())
+    assert not set(scenario) - FIELDS, f"unknown fields {set(scenario) - FIELDS} in {name}"
     for step in scenario["steps"]:
         unknown = set(step) - STEP_FIELDS
         assert not unknown, f"unknown fields {unknown} in step {step.get('name')!r}"

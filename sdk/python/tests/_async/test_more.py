@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from live import Live, isolation
+from live import Live, isolation, without
 from sandshell import AsyncAgent, AsyncHub, AsyncSandbox, CodeOutput, WaitTimeout
 from sandshell.errors import ContextNotFound, SandboxGone, SandboxNotFound, SandboxPaused
 from sandshell.models import RunError, RunResult, SandboxEvent
@@ -141,11 +141,17 @@ async def test_events(sandbox: AsyncSandbox) -> None:
     assert ended.port is None
 
 
-async def test_life(sandbox: AsyncSandbox) -> None:
+async def test_pause(sandbox: AsyncSandbox) -> None:
+    if without(sandbox.record.protections, ["memory-limit"]):
+        pytest.skip("without a control group a sandbox cannot be frozen")
     assert (await sandbox.pause()).state == "paused"
     with pytest.raises(SandboxPaused):
         await sandbox.exec("true")
     assert (await sandbox.resume()).state == "ready"
+    assert (await sandbox.exec("true")).ok
+
+
+async def test_life(sandbox: AsyncSandbox) -> None:
     assert (await sandbox.keepalive()).id == sandbox.id
     changed = await sandbox.update(labels={"team": "web"}, idle_timeout=600)
     assert changed.labels == {"team": "web"} and changed.idle_timeout_ms == 600_000

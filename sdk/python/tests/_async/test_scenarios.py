@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import scenario
-from live import Live, isolation
+from live import Live, isolation, without
 from sandshell import (
     ApiError,
     AsyncContext,
@@ -47,6 +47,8 @@ async def test_scenario(name: str, live: Live) -> None:
         spec = scenario.arguments(scenario.filled(played.get("sandbox", {}), kept))
         async with await AsyncSandbox.create(hub=hub, isolation=isolation(), **spec) as sandbox:
             kept["sandbox"] = sandbox.id
+            if missing := without(sandbox.record.protections, played.get("requires", [])):
+                pytest.skip(f"the sandbox is without {', '.join(missing)}, which this scenario requires")
             async with AsyncExitStack() as ends:
                 await Player(hub, sandbox, live, kept, ends).play(played["steps"])
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import scenario
-from live import Live, isolation
+from live import Live, isolation, without
 from sandshell import (
     ApiError,
     Context,
@@ -48,6 +48,8 @@ def test_scenario(name: str, live: Live) -> None:
         spec = scenario.arguments(scenario.filled(played.get("sandbox", {}), kept))
         with Sandbox.create(hub=hub, isolation=isolation(), **spec) as sandbox:
             kept["sandbox"] = sandbox.id
+            if missing := without(sandbox.record.protections, played.get("requires", [])):
+                pytest.skip(f"the sandbox is without {', '.join(missing)}, which this scenario requires")
             with ExitStack() as ends:
                 Player(hub, sandbox, live, kept, ends).play(played["steps"])
 
