@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from live import Live
-
-
-def _binary() -> str:
-    binary = os.environ.get("SANDSHELL_BIN")
-    if not binary:
-        pytest.exit("SANDSHELL_BIN is not set: these tests drive a real hub", returncode=2)
-    return binary
-
-
-def _ready(process: subprocess.Popen[bytes], file: Path) -> dict[str, object]:
-    """What the server writes when it serves: a file that appears whole, or the server has failed."""
-    deadline = time.monotonic() + 30
-    while not file.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"the server did not start: {file.with_name('log').read_text()}")
-        time.sleep(0.01)
-    return dict(json.loads(file.read_text()))
+from live import Live, binary, ready
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +19,9 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     arguments += ["--token-file", str(home / "token"), "--ready-file", str(home / "ready")]
     arguments += ["--preview-domain", "localhost:4020", "--rate", "0"]
     with open(home / "log", "wb") as log:
-        hub = subprocess.Popen([_binary(), *arguments], stdout=log, stderr=log)
+        hub = subprocess.Popen([binary(), *arguments], stdout=log, stderr=log)
     try:
-        url = str(_ready(hub, home / "ready")["url"])
+        url = str(ready(hub, home / "ready")["url"])
         yield Live(url=url, token_file=home / "token", token=(home / "token").read_text().strip())
     finally:
         hub.terminate()
@@ -63,9 +43,9 @@ def agent(tmp_path: Path) -> Iterator[Live]:
     arguments = ["agent", "--listen", socket, "--state-dir", str(tmp_path / "state")]
     arguments += ["--ready-file", str(tmp_path / "ready")]
     with open(tmp_path / "log", "wb") as log:
-        process = subprocess.Popen([_binary(), *arguments], stdout=log, stderr=log, cwd=tmp_path)
+        process = subprocess.Popen([binary(), *arguments], stdout=log, stderr=log, cwd=tmp_path)
     try:
-        _ready(process, tmp_path / "ready")
+        ready(process, tmp_path / "ready")
         yield Live(url=socket, token_file=tmp_path / "none", token="")
     finally:
         process.terminate()
