@@ -1,0 +1,173 @@
+"""Tools for language models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sandshell import AsyncSandbox
+from sandshell.tools import AsyncAnthropicTools, AsyncOpenAITools, PatchError
+
+pytestmark = pytest.mark.anyio
+
+
+class Model:
+    """What an object of a maker's SDK is like, as far as we look."""
+
+    def __init__(self, **fields: Any) -> None:
+        self._fields = fields
+
+    def model_dump(self) -> dict[str, Any]:
+        return self._fields
+
+
+async def test_bash(sandbox: AsyncSandbox) -> None:
+    async with AsyncAnthropicTools(sandbox, timeout=1) as tools:
+        assert [tool["type"] for tool in tools.definitions] == ["bash_20250124", "text_editor_20250728"]
+
+        async def bash(**given: Any) -> dict[str, Any]:
+            return await tools.handle({"type": "tool_use", "id": "t1", "name": "bash", "input": given})
+
+        assert await bash(command="cd /tmp; x=5; echo hi") == {
+            "type": "tool_result",
+            "tool_use_id": "t1",
+            "content": "hi\n",
+            "is_error": False,
+        }
+        assert (await bash(command="echo $x; pwd; echo oops >&2; (exit 3)"))["content"] == (
+            "5\n/tmp\noops\n[exit code 3]"
+        )
+        assert (await bash(command="true"))["content"] == "[no output]"
+        slow = await bash(command="echo begun; sleep 100")
+        assert slow["content"].startswith("begun\n[timed out after 1") and not slow["is_error"]
+        assert (await bash(command="echo $x"))["content"] == "5\n"
+        assert (await bash(restart=True))["content"] == "The shell was restarted."
+        assert (await bash(command="echo [$x]"))["content"] == "[]\n"
+        assert (await bash())["is_error"] and (await bash(comand="x"))["is_error"]
+        as_model = Model(type="tool_use", id="t2", name="bash", input={"command": "echo m"})
+        assert (await tools.handle(as_model))["content"] == "m\n"
+        unknown = await tools.handle({"id": "t3", "name": "nothing", "input": {}})
+        assert unknown["is_error"] and "nothing" in unknown["content"]
+    assert [each async for each in sandbox.list_sessions()] == []
+
+
+async def test_long_output_is_cut_in_the_middle(sandbox: AsyncSandbox) -> None:
+    async with AsyncAnthropicTools(sandbox, max_output=1000) as tools:
+        text = await tools.bash("seq 1 1000000")
+        assert text.startswith("1\n2\n") and text.endswith("999999\n1000000\n") and len(text) < 1100
+        head, _, rest = text.partition("[… ")
+        count, _, tail = rest.partition(" bytes left out here …]\n")
+        assert len(head) + int(count) + len(tail) == 6888896
+
+
+async def test_a_session_of_ones_own(sandbox: AsyncSandbox) -> None:
+    session = await sandbox.create_session("mine", cwd="/tmp")
+    async with AsyncAnthropicTools(sandbox, session=session) as tools:
+        assert await tools.bash("pwd") == "/tmp\n"
+        await tools.edit("create", "relative.txt", file_text="x")
+        assert await sandbox.files.read_text("/tmp/relative.txt") == "x"
+    assert (await session.exec("echo still here")).ok
+    await session.delete()
+    async with AsyncAnthropicTools(sandbox, session=session) as tools:
+        assert await tools.bash("echo anew") == "anew\n"
+
+
+async def test_editor(sandbox: AsyncSandbox) -> None:
+    async with AsyncAnthropicTools(sandbox) as tools:
+
+        async def edit(**given: Any) -> tuple[str, bool]:
+            block = {"id": "e", "name": "str_replace_based_edit_tool", "input": given}
+            reply = await tools.handle(block)
+            return reply["content"], reply["is_error"]
+
+        path = "/workspace/src/a.py"
+        made = await edit(command="create", path=path, file_text="def f():\n    return 1\n")
+        assert made == (f"The file {path} has been created.", False)
+        assert (await edit(command="create", path=path, file_text="def f():\n    return 1\n"))[0].endswith(
+            "replaced."
+        )
+        assert await edit(command="view", path=path) == ("     1\tdef f():\n     2\t    return 1\n", False)
+        assert await edit(command="view", path=path, view_range=[2, -1]) == ("     2\t    return 1\n", False)
+        text, failed = await edit(command="str_replace", path=path, old_str="return 1", new_str="return 2")
+        assert not failed and "     2\t    return 2\n" in text
+        text, failed = await edit(command="insert", path=path, insert_line=0, insert_text="import os\n")
+        assert not failed
+        assert await sandbox.files.read_text(path) == "import os\ndef f():\n    return 2\n"
+        assert await edit(command="str_replace", path=path, old_str="import os\n") != ("", True)
+        assert await sandbox.files.read_text(path) == "def f():\n    return 2\n"
+        await sandbox.exec("mkdir -p deep/er/est .git node_modules/x; touch deep/er/est/f .git/h")
+        listing, failed = await edit(command="view", path="/workspace")
+        assert not failed and "/workspace/deep/er/\n" in listing and "/workspace/src/a.py\n" in listing
+        assert "est" not in listing and ".git" not in listing and "node_modules" not in listing
+        for wrong in (
+            {"command": "view", "path": "/nothing"},
+            {"command": "view", "path": "/workspace", "view_range": [1, 2]},
+            {"command": "str_replace", "path": path, "old_str": "absent", "new_str": ""},
+            {"command": "str_replace", "path": path},
+            {"command": "insert", "path": path, "insert_line": 99, "insert_text": "x"},
+            {"command": "create", "path": path},
+            {"command": "undo_edit", "path": path},
+            {"command": "view"},
+        ):
+            text, failed = await edit(**wrong)
+            assert failed and text.startswith("Error: ")
+        await sandbox.files.write("bin", b"\xff\x00")
+        assert (await edit(command="view", path="/workspace/bin"))[1]
+
+
+async def test_openai_shell(sandbox: AsyncSandbox) -> None:
+    async with AsyncOpenAITools(sandbox) as tools:
+        assert [tool["type"] for tool in tools.definitions] == ["shell", "apply_patch"]
+        action = {"commands": ["cd /tmp; echo out; echo err >&2", "pwd; exit 4"], "max_output_length": 1000}
+        call = {"type": "shell_call", "call_id": "c1", "action": action}
+        assert await tools.handle(call) == {
+            "type": "shell_call_output",
+            "call_id": "c1",
+            "max_output_length": 1000,
+            "output": [
+                {"stdout": "out\n", "stderr": "err\n", "outcome": {"type": "exit", "exit_code": 0}},
+                {"stdout": "/tmp\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 4}},
+            ],
+        }
+        slow = {"commands": ["echo a; sleep 100"], "timeout_ms": 200}
+        reply = await tools.handle(Model(type="shell_call", call_id="c2", action=slow))
+        assert reply["output"][0] == {"stdout": "a\n", "stderr": "", "outcome": {"type": "timeout"}}
+        with pytest.raises(ValueError):
+            await tools.handle({"type": "computer_call"})
+
+
+async def test_openai_apply_patch(sandbox: AsyncSandbox) -> None:
+    async with AsyncOpenAITools(sandbox) as tools:
+
+        async def operate(kind: str, path: str, diff: str | None = None) -> tuple[str, str]:
+            operation = {"type": kind, "path": path, "diff": diff}
+            call = {"type": "apply_patch_call", "call_id": "p", "operation": operation}
+            reply = await tools.handle(call)
+            assert reply["type"] == "apply_patch_call_output" and reply["call_id"] == "p"
+            return reply["status"], reply["output"]
+
+        assert await operate("create_file", "a.txt", "+one\n+two\n") == ("completed", "A a.txt")
+        assert (await operate("create_file", "a.txt", "+x"))[0] == "failed"
+        assert await operate("update_file", "a.txt", "@@\n one\n-two\n+2\n") == ("completed", "M a.txt")
+        assert await sandbox.files.read_text("a.txt") == "one\n2\n"
+        assert (await operate("update_file", "a.txt", "-three\n"))[0] == "failed"
+        assert (await operate("update_file", "none.txt", "-x\n"))[1] == "Error: none.txt does not exist"
+        assert await operate("delete_file", "a.txt") == ("completed", "D a.txt")
+        assert not await sandbox.files.exists("a.txt")
+        assert (await operate("rename_file", "a.txt"))[0] == "failed"
+
+
+async def test_a_patch_is_applied_whole_or_not(sandbox: AsyncSandbox) -> None:
+    async with AsyncOpenAITools(sandbox) as tools:
+        await sandbox.files.write("a", "1\n")
+        await sandbox.files.write("b", "1\n")
+        begin, end = "*** Begin Patch\n", "*** End Patch\n"
+        with pytest.raises(PatchError, match="b: these lines"):
+            await tools.apply_patch(f"{begin}*** Update File: a\n-1\n+2\n*** Update File: b\n-9\n+2\n{end}")
+        assert await sandbox.files.read_text("a") == "1\n"
+        patch = f"{begin}*** Update File: a\n*** Move to: c/d\n-1\n+2\n*** Delete File: b\n*** Add File: e\n+e\n{end}"
+        assert await tools.apply_patch(patch) == "M c/d\nD b\nA e"
+        names = [entry.path for entry in await sandbox.files.list(".", recursive=True)]
+        assert names == ["/workspace/c", "/workspace/c/d", "/workspace/e"]
+        assert await sandbox.files.read_text("c/d") == "2\n"

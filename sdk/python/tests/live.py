@@ -1,0 +1,51 @@
+"""Where the service under test is, how it is started, and how sandboxes are made there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sandshell import params
+from sandshell.models import Protection
+
+
+@dataclass(frozen=True)
+class Live:
+    url: str
+    token_file: Path
+    token: str
+
+
+def isolation() -> params.IsolationSpec | None:
+    """Strict, which is the default; an ordinary user's hub cannot keep all limits."""
+    return None if os.geteuid() == 0 else {"policy": "best_effort"}
+
+
+def without(protections: list[Protection], required: list[str]) -> list[str]:
+    """Those that are required and not enforced."""
+    enforced = {each.name for each in protections if each.status == "enforced"}
+    return [name for name in required if name not in enforced]
+
+
+def binary() -> str:
+    """The program under test."""
+    binary = os.environ.get("SANDSHELL_BIN")
+    if not binary:
+        pytest.exit("SANDSHELL_BIN is not set: these tests drive a real hub", returncode=2)
+    return binary
+
+
+def ready(process: subprocess.Popen[bytes], file: Path) -> dict[str, object]:
+    """What the server writes when it serves: a file that appears whole, or the server has failed."""
+    deadline = time.monotonic() + 30
+    while not file.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"the server did not start: {file.with_name('log').read_text()}")
+        time.sleep(0.01)
+    return dict(json.loads(file.read_text()))
