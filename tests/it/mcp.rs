@@ -106,6 +106,8 @@ impl Spoken {
         let mut child = command
             .arg("mcp")
             .args(arguments)
+            .env("HOME", dir.path())
+            .env_remove("XDG_CONFIG_HOME")
             .env("XDG_STATE_HOME", dir.path())
             .env("XDG_RUNTIME_DIR", dir.path())
             .env_remove("SANDSHELL_URL")

@@ -368,14 +368,16 @@ impl ProcessHandle {
     pub async fn kill(&self, grace: Duration) -> KillReply {
         self.0.stopping.store(true, Ordering::Release);
         self.0.stop.notify_waiters();
-        let reply = kill_all(self.trees(), grace).await;
+        let mut reply = kill_all(self.trees(), grace).await;
+        if reply.survivors.is_empty() {
+            self.ended().await;
+            // A run that began meanwhile was not among those trees, and its end is only its leader's.
+            absorb(&mut reply, kill_all(self.trees(), Duration::ZERO).await);
+        }
         if reply.method != "already_ended" {
             let method = reply.method.clone();
             self.0
                 .tell(|process| Happening::ProcessKilled { process, method });
-        }
-        if reply.survivors.is_empty() {
-            self.ended().await;
         }
         reply
     }
@@ -597,14 +599,19 @@ pub(crate) async fn kill_all(trees: Vec<Arc<Live>>, grace: Duration) -> KillRepl
         killing.spawn(async move { live.tree.kill(grace).await });
     }
     while let Some(reply) = killing.join_next().await {
-        let Ok(reply) = reply else { continue };
-        if reply.method != "already_ended" {
-            total.method = reply.method;
+        if let Ok(reply) = reply {
+            absorb(&mut total, reply);
         }
-        total.killed += reply.killed;
-        total.survivors.extend(reply.survivors);
     }
     total
+}
+
+fn absorb(total: &mut KillReply, reply: KillReply) {
+    if reply.method != "already_ended" {
+        total.method = reply.method;
+    }
+    total.killed += reply.killed;
+    total.survivors.extend(reply.survivors);
 }
 
 fn first_backoff(policy: RestartPolicy) -> Duration {

@@ -128,7 +128,13 @@ async fn a_private_session_sees_only_itself_and_nobody_sees_it() {
 
         // Whatever is left goes with the place.
         if let Some(id) = private(&client, &ours).await {
-            run(&client, &id, "sh -c 'sleep 1000 & setsid sleep 1000 & :'").await;
+            // A program has no environment to look at while it is being loaded.
+            let loaded = "until read c </proc/$p/comm && [ $c = sleep ] && \
+                 grep -q MARKER /proc/$p/environ; do :; done";
+            let both = format!(
+                "sh -c 'sleep 1000 & a=$!; setsid sleep 1000 & for p in $a $!; do {loaded}; done'"
+            );
+            run(&client, &id, &both).await;
             assert_eq!(alive_with_marker(&ours).len(), 2, "in {place}");
         }
         keeper.end().await;

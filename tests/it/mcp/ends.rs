@@ -120,6 +120,8 @@ fn alone(url: &str, token: &str) -> (Option<i32>, String) {
     let dir = TempDir::new().unwrap();
     let output = Command::new(find_binary())
         .arg("mcp")
+        .env("HOME", dir.path())
+        .env_remove("XDG_CONFIG_HOME")
         .env("XDG_STATE_HOME", dir.path())
         .env("XDG_RUNTIME_DIR", dir.path())
         .env("SANDSHELL_URL", url)

@@ -48,7 +48,8 @@ async fn a_child_left_behind_delays_no_exit() {
     let client = agent.client();
     let mark = marker();
     let text = format!(
-        "trap '' HUP; sh -c 'trap \"\" HUP; while :; do sleep 1; done' {mark} & echo on; exit 5"
+        "trap '' HUP; sh -c 'trap \"\" HUP; while :; do sleep 1; done' {mark} & \
+         until grep -q ^sh /proc/$!/cmdline; do :; done; echo on; exit 5"
     );
     let mut driver = Driver::start(&client, &command(&text)).await;
     assert_eq!(driver.exit().await, (5, None));
