@@ -85,7 +85,7 @@ async fn translate(
             ErrorCode::Unauthorized,
             "there is no such sandbox for the token in this address",
         )
-        .hint("`sandshell token create --sandbox ID` makes a token for one sandbox.")
+        .hint("`sandshell token create --scope sandbox:ID` makes a token for one sandbox.")
     };
     let sandbox: SandboxId = asked.sandbox.parse().map_err(|_| unknown())?;
     let authorization = HeaderValue::try_from(format!("Bearer {}", asked.token));
@@ -98,7 +98,7 @@ async fn translate(
             ErrorCode::Forbidden,
             "the token in this address may do more than use this sandbox",
         )
-        .hint("`sandshell token create --sandbox ID` makes a token for one sandbox."));
+        .hint("`sandshell token create --scope sandbox:ID` makes a token for one sandbox."));
     }
     edge.hub().registry.live(sandbox.as_str(), &token)?;
     let (mut head, body) = request.into_parts();

@@ -22,7 +22,9 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
     (
         "sandshell-hub",
-        &["types", "sys", "isolate", "files", "agent", "client", "mcp", "compat"],
+        &[
+            "types", "sys", "isolate", "files", "agent", "client", "mcp", "compat",
+        ],
     ),
     ("sandshell-client", &["types"]),
     ("sandshell-compat", &["client"]),
