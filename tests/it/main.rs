@@ -15,6 +15,7 @@ mod browsers;
 mod bytes;
 mod calls;
 mod cli;
+mod compat;
 mod completion;
 mod contexts;
 mod doctor;

@@ -33,8 +33,9 @@ use tower::Service as _;
 
 use crate::Hub;
 use crate::api;
+use crate::dialects::{self, Asked};
 use crate::mcp;
-use crate::preview::{self, Asked, Name};
+use crate::preview::{self, Name};
 use crate::route::{self, Admission, Forwarded, Outside};
 use crate::sandbox::By;
 use crate::tokens::Token;
@@ -103,10 +104,15 @@ impl Edge {
         let uri = request.uri().clone();
         if let Some(name) = self.hub.previews.name_in(&request) {
             let shown = match name {
-                Asked::Name(name) => self.show(&name, request, &id).await,
-                Asked::Nothing => preview::nothing().into_response(),
+                preview::Asked::Name(name) => self.show(&name, request, &id).await,
+                preview::Asked::Nothing => preview::nothing().into_response(),
             };
             return self.finish(shown, &id, &method, &uri, began, Caller::Plain);
+        }
+        if let Some(asked) = Asked::of(&uri) {
+            let shown = asked.shown();
+            let answer = dialects::answer(self, asked, request, &id).await;
+            return self.finish(answer, &id, &method, &shown, began, Caller::Plain);
         }
         let (response, caller) = match self.admit(request) {
             Err(refused) => (refused.into_response(), Caller::Plain),

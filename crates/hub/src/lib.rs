@@ -27,9 +27,11 @@ pub mod images;
 
 mod api;
 mod audit;
+mod dialects;
 mod edge;
 mod error;
 mod figures;
+mod inside;
 mod local;
 mod mcp;
 mod preview;
@@ -62,6 +64,7 @@ pub use preview::PreviewDomain;
 pub use sandshell_agent::StateDirError;
 pub use store::StoreError;
 
+use crate::dialects::Dialects;
 use crate::edge::{Answer, Edge};
 use crate::images::Images;
 use crate::local::LocalBackend;
@@ -227,6 +230,7 @@ pub(crate) struct Hub {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) tunnels: Tunnels,
     pub(crate) mcp: HttpService,
+    pub(crate) dialects: Dialects,
 }
 
 /// The routes of the hub.
@@ -298,6 +302,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
             shutdown: shutdown.clone(),
         },
         mcp: mcp::service(shutdown.clone()),
+        dialects: Dialects::default(),
     });
     let told = told_to_end().map_err(ServeError::Signals)?;
     let server = tokio::spawn(serve_connections(

@@ -81,6 +81,12 @@ impl Token {
         self.is_admin() || self.has(&Scope::Create)
     }
 
+    /// Whether it is good for nothing but this sandbox.
+    pub(crate) fn is_only_for(&self, sandbox: &SandboxId) -> bool {
+        let mut scopes = self.record.scopes.iter();
+        scopes.all(|scope| matches!(scope, Scope::Sandbox(named) if named == sandbox))
+    }
+
     /// Whether it may use a sandbox. One that is named in it must have been there when it was made: an id
     /// can be used again, by somebody else.
     pub(crate) fn may_use(&self, sandbox: &SandboxRecord) -> bool {

@@ -22,9 +22,12 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
     (
         "sandshell-hub",
-        &["types", "sys", "isolate", "files", "agent", "client", "mcp"],
+        &[
+            "types", "sys", "isolate", "files", "agent", "client", "mcp", "compat",
+        ],
     ),
     ("sandshell-client", &["types"]),
+    ("sandshell-compat", &["client"]),
     ("sandshell-mcp", &["types", "client"]),
     (
         "sandshell",

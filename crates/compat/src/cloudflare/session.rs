@@ -1,0 +1,137 @@
+//! Sessions: the same as ours, made when first named.
+
+use axum::extract::Extension;
+use axum::response::Response;
+use sandshell_client::types::{Env, ErrorCode, SessionId, SessionRecord, SessionRequest};
+use sandshell_client::{Client, ClientError, Page};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::body::Json;
+use super::error::{Code, Fault};
+use super::success;
+
+/// The session of whoever names none.
+const DEFAULT: &str = "default";
+
+/// Named to have none.
+const NONE: &str = "__DISABLE_SESSION__";
+
+/// Which session a request is for; `None` for no session.
+pub(super) fn named(id: Option<&str>) -> Result<Option<SessionId>, Fault> {
+    match id {
+        Some(NONE) => Ok(None),
+        Some(id) => Ok(Some(id.parse()?)),
+        None => Ok(Some(DEFAULT.parse()?)),
+    }
+}
+
+/// Whether a call failed only for want of its session, which has been made: then it is to be tried again.
+pub(super) async fn made<T>(
+    sandbox: &Client,
+    id: &SessionId,
+    result: &Result<T, ClientError>,
+) -> Result<bool, Fault> {
+    if !result.as_ref().is_err_and(is_missing) {
+        return Ok(false);
+    }
+    let request = SessionRequest {
+        id: Some(id.clone()),
+        ..SessionRequest::default()
+    };
+    match sandbox.create_session(&request).await {
+        Ok(_) => Ok(true),
+        // Somebody else made it meanwhile.
+        Err(error) if error.code() == Some(ErrorCode::IdConflict) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The record of a session, which is made if it is not there.
+pub(super) async fn record(sandbox: &Client, id: &SessionId) -> Result<SessionRecord, Fault> {
+    let mut record = sandbox.session(id).await;
+    if made(sandbox, id, &record).await? {
+        record = sandbox.session(id).await;
+    }
+    Ok(record?)
+}
+
+fn is_missing(error: &ClientError) -> bool {
+    matches!(
+        error.code(),
+        Some(ErrorCode::SessionNotFound | ErrorCode::SessionEnded)
+    )
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Create {
+    id: Option<String>,
+    #[serde(default)]
+    env: Env,
+    cwd: Option<String>,
+    command_timeout_ms: Option<u64>,
+}
+
+pub(super) async fn create(
+    Extension(sandbox): Extension<Client>,
+    Json(asked): Json<Create>,
+) -> Result<Response, Fault> {
+    let id: SessionId = match asked.id {
+        Some(id) => id.parse()?,
+        None => SessionId::generate(),
+    };
+    if sandbox.session(&id).await.is_ok() {
+        let message = format!("Session '{id}' already exists");
+        return Err(Fault::new(Code::SessionAlreadyExists, message)
+            .context(json!({"sessionId": id, "containerPlacementId": null})));
+    }
+    let request = SessionRequest {
+        id: Some(id.clone()),
+        env: asked.env,
+        cwd: asked.cwd,
+        timeout_ms: asked.command_timeout_ms,
+        ..SessionRequest::default()
+    };
+    let record = sandbox.create_session(&request).await?;
+    Ok(success(json!({
+        "id": id,
+        "message": "Session created",
+        "data": {"id": id, "cwd": record.cwd},
+        "containerPlacementId": null,
+    })))
+}
+
+pub(super) async fn list(Extension(sandbox): Extension<Client>) -> Result<Response, Fault> {
+    let mut ids = Vec::new();
+    let mut page = Page::default();
+    loop {
+        let sessions = sandbox.list_sessions(&page).await?;
+        ids.extend(sessions.items.into_iter().map(|session| session.id));
+        page.cursor = sessions.next_cursor;
+        if page.cursor.is_none() {
+            return Ok(success(json!({"data": ids})));
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Delete {
+    session_id: String,
+}
+
+pub(super) async fn delete(
+    Extension(sandbox): Extension<Client>,
+    Json(asked): Json<Delete>,
+) -> Result<Response, Fault> {
+    let id: SessionId = asked.session_id.parse()?;
+    match sandbox.delete_session(&id).await {
+        Err(error) if is_missing(&error) => {
+            let message = format!("Session '{id}' not found");
+            return Err(Fault::new(Code::InternalError, message).context(json!({"sessionId": id})));
+        }
+        other => other?,
+    }
+    Ok(success(json!({"sessionId": id})))
+}
