@@ -38,9 +38,13 @@ Examples:
   sandshell serve                              keep sandboxes, and serve them on 127.0.0.1:4020
 ";
 
+const AFTER: &str = "\
+--hub, --url, --token-file, --json, -q and --color may stand before the command, too.
+`sandshell help exit-codes`, `help environment` and `help names` tell what all commands share.";
+
 /// A safe computer for AI agents, driven over an API.
 #[derive(Debug, Parser)]
-#[command(name = "sandshell", before_help = EXAMPLES, disable_version_flag = true, disable_help_subcommand = true)]
+#[command(name = "sandshell", version, before_help = EXAMPLES, after_help = AFTER, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -63,7 +67,13 @@ pub(crate) enum Command {
     Get(Asking<crate::sandboxes::OneArguments>),
     /// Destroy sandboxes.
     #[command(before_help = examples!("rm build-1", "rm $(sandshell ls -q --label team=web)"))]
-    Rm(Asking<crate::sandboxes::ManyArguments>),
+    Rm(Asking<crate::sandboxes::RmArguments>),
+    /// Change labels, limits and times of a sandbox.
+    #[command(before_help = examples!("update build-1 --label team=web --memory 1g", "update build-1 --idle 30m --lifetime never"))]
+    Update(Box<Asking<crate::update::UpdateArguments>>),
+    /// Start the idle time of sandboxes anew.
+    #[command(before_help = examples!("keepalive build-1", "keepalive build-1 build-2"))]
+    Keepalive(Asking<crate::sandboxes::ManyArguments>),
     /// Freeze sandboxes until they are resumed.
     #[command(before_help = examples!("pause build-1", "pause build-1 build-2"))]
     Pause(Asking<crate::sandboxes::ManyArguments>),
@@ -112,6 +122,12 @@ pub(crate) enum Command {
     /// Saved directory trees of a sandbox.
     #[command(before_help = examples!("backup create build-1:/workspace --name monday", "backup restore build-1/monday"))]
     Backup(Asking<crate::backups::BackupArguments>),
+    /// Variables that every command of a sandbox gets.
+    #[command(before_help = examples!("env build-1", "env build-1 --set DEBUG=1 --unset API_URL"))]
+    Env(Asking<crate::environment::EnvArguments>),
+    /// Root file systems that a hub keeps.
+    #[command(before_help = examples!("image import alpine.tar", "image ls"))]
+    Image(Asking<crate::images::ImageArguments>),
     /// Code interpreters that keep their state.
     #[command(before_help = examples!("context create build-1 --language python --name calc", "context run build-1/calc -c '6 * 7'"))]
     Context(Asking<crate::contexts::ContextArguments>),
@@ -124,6 +140,9 @@ pub(crate) enum Command {
     /// Tokens of a hub.
     #[command(before_help = examples!("token create --scope create --name ci", "token ls"))]
     Token(Asking<crate::tokens::TokenArguments>),
+    /// Show what was done at a hub, and by which token.
+    #[command(before_help = examples!("audit", "audit --target build-1 --json"))]
+    Audit(Asking<crate::audit::AuditArguments>),
     /// Show and change the configuration.
     #[command(before_help = examples!("config show --origin", "config set sandbox build-1"))]
     Config(Asking<crate::configure::ConfigArguments>),
@@ -253,7 +272,7 @@ pub(crate) struct RunArguments {
     pub(crate) image: Option<PathBuf>,
 
     /// Directory in which the command starts [default: /workspace].
-    #[arg(long = "workdir", short, alias = "cwd", value_name = "DIR")]
+    #[arg(long = "workdir", short = 'w', alias = "cwd", value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
 
     /// User in the sandbox that it runs as [default: sandbox].
@@ -447,6 +466,7 @@ pub(crate) enum Isolation {
     /// No start unless each wall stands that an agent can build by itself.
     Strict,
     /// Whatever can be had; GET /v1/protections says what.
+    #[value(alias = "best-effort")]
     BestEffort,
     /// Commands keep all rights of the agent.
     Off,

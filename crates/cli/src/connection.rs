@@ -166,9 +166,12 @@ impl Hub {
         let ids = self.sandbox_ids().await?;
         if ids.is_empty() {
             return Err(Failure::failed(format!("there is no sandbox {typed:?}"))
+                .of_a_name()
+                .like(ErrorCode::SandboxNotFound)
                 .hint("there is none at all; `sandshell create` makes one"));
         }
-        parsed(&names::pick("sandbox", typed, &ids, "sandshell ls")?)
+        let picked = names::pick("sandbox", typed, &ids, "sandshell ls");
+        parsed(&picked.map_err(|failure| failure.like(ErrorCode::SandboxNotFound))?)
     }
 
     /// A second path in this sandbox, which may be named again.
@@ -303,14 +306,16 @@ where
     G: AsyncFn(I) -> Result<R, ClientError>,
     L: AsyncFnOnce() -> Result<Vec<String>, Failure>,
 {
+    let mut told = ErrorCode::NotFound;
     if let Ok(id) = typed.parse::<I>() {
         match get(id).await {
             Ok(record) => return Ok(record),
-            Err(error) if error.status() == Some(404) => {}
+            Err(error) if error.status() == Some(404) => told = error.code().unwrap_or(told),
             Err(error) => return Err(error.into()),
         }
     }
-    let id = names::pick(what, typed, &ids().await?, listing)?;
+    let id =
+        names::pick(what, typed, &ids().await?, listing).map_err(|failure| failure.like(told))?;
     match id.parse::<I>() {
         Ok(id) => Ok(get(id).await?),
         Err(_) => Err(Failure::failed(format!("{id:?} is not an id"))),

@@ -111,8 +111,9 @@ async fn copy(hub: &Hub, from: &str, target: &Target<'_>) -> Result<(), Failure>
             }
             Ok(())
         }
-        (None, None) => Err(Failure::usage("neither is in a sandbox")
-            .hint("write the one that is as SANDBOX:PATH, as in `sandshell cp a.txt build-1:/workspace`")),
+        (None, None) => Err(Failure::usage("neither is in a sandbox").hint(
+            "write the one that is as SANDBOX:PATH, as in `sandshell cp a.txt build-1:/workspace`",
+        )),
     }
 }
 
@@ -139,7 +140,9 @@ fn name_of(path: &Path) -> Option<String> {
 }
 
 fn no_directory(to: &str) -> Failure {
-    Failure::usage(format!("{to} is not a directory, and several are to be copied to it"))
+    Failure::usage(format!(
+        "{to} is not a directory, and several are to be copied to it"
+    ))
 }
 
 /// A path in a sandbox that is copied to.
@@ -206,7 +209,8 @@ impl<'a> Remotely<'a> {
     async fn upload(&self, hub: &Hub, from: &Path) -> Result<(), Failure> {
         let meta = std::fs::metadata(from).map_err(|error| local("read", from, &error))?;
         // `.` and `..` have names, too; a pipe such as that of <(…) has none but its own.
-        let name = std::fs::canonicalize(from).map_or_else(|_| name_of(from), |path| name_of(&path));
+        let name =
+            std::fs::canonicalize(from).map_or_else(|_| name_of(from), |path| name_of(&path));
         let target = self.place_of(name);
         if meta.is_dir() {
             let progress = Progress::new(hub.out, &target, None);
@@ -453,10 +457,10 @@ impl Read for Pieces {
 }
 
 type Piece = io::Result<Bytes>;
-type Stream = std::pin::Pin<Box<dyn futures_util::Stream<Item = Piece> + Send>>;
+pub(crate) type Stream = std::pin::Pin<Box<dyn futures_util::Stream<Item = Piece> + Send>>;
 
 /// A directory as the pieces of a tar.
-fn pieces_of_tar(dir: PathBuf) -> Stream {
+pub(crate) fn pieces_of_tar(dir: PathBuf) -> Stream {
     let (sender, receiver) = mpsc::channel::<Piece>(AHEAD);
     tokio::task::spawn_blocking(move || {
         let mut builder = tar::Builder::new(Sending {
@@ -519,7 +523,7 @@ pub(crate) fn pieces_of_file(file: impl tokio::io::AsyncRead + Send + Unpin + 's
     }))
 }
 
-fn counted(pieces: Stream, mut progress: Progress) -> Stream {
+pub(crate) fn counted(pieces: Stream, mut progress: Progress) -> Stream {
     use futures_util::StreamExt as _;
     Box::pin(pieces.inspect(move |piece| {
         if let Ok(piece) = piece {

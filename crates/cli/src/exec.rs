@@ -133,9 +133,10 @@ async fn exec(hub: &Hub, own: ExecArguments) -> Result<u8, Failure> {
         .terminal
         .wants_one(own.detach || own.timeout.is_some() || hub.out.json)
     {
+        let (command, argv) = for_terminal(own.text, own.shell, own.argv);
         let request = TerminalRequest {
-            command: own.text,
-            argv: (!own.argv.is_empty()).then_some(own.argv),
+            command,
+            argv,
             env,
             cwd: own.start.workdir,
             user: own.start.user,
@@ -168,6 +169,18 @@ async fn exec(hub: &Hub, own: ExecArguments) -> Result<u8, Failure> {
     }
     let relay = Relay::of(hub, &sandbox, &record.id);
     relay.until_exit(None, Manner { stdin, own: true }).await
+}
+
+/// Text and words of a program on a terminal, which knows no other shell than its own.
+pub(crate) fn for_terminal(
+    text: Option<String>,
+    shell: Option<String>,
+    argv: Vec<String>,
+) -> (Option<String>, Option<Vec<String>>) {
+    match (text, shell) {
+        (Some(text), Some(shell)) => (None, Some(vec![shell, "-c".to_owned(), text])),
+        (text, _) => (text, (!argv.is_empty()).then_some(argv)),
+    }
 }
 
 /// Starts it in the sandbox that is meant: with the id as typed, and only if there is none looking for another.

@@ -48,6 +48,8 @@ pub(crate) struct Failure {
     /// Nobody reads any more: nothing is told.
     silent: bool,
     of_a_name: bool,
+    /// The code that the API has for it.
+    like: Option<ErrorCode>,
     json: bool,
 }
 
@@ -61,6 +63,7 @@ impl Failure {
             problem: None,
             silent: false,
             of_a_name: false,
+            like: None,
             json: false,
         }
     }
@@ -147,6 +150,12 @@ impl Failure {
         self
     }
 
+    /// We found out what the API would have told with this code.
+    pub(crate) fn like(mut self, code: ErrorCode) -> Self {
+        self.like = Some(code);
+        self
+    }
+
     pub(crate) fn is_of_a_name(&self) -> bool {
         self.of_a_name || self.kind() == Some(ErrorCode::FileNotFound)
     }
@@ -201,15 +210,21 @@ impl Failure {
         text
     }
 
-    /// The server's problem as it came, or one in its form.
+    /// The server's problem as it came, or one in its form. Where no code of the API fits, as for a hub that
+    /// does not answer, there is none.
     fn object(&self) -> Value {
         if let Some(problem) = &self.problem {
             return json!(problem);
         }
-        let mut object = json!({"type": "about:blank", "title": self.what});
-        if !self.causes.is_empty() {
-            object["detail"] = self.causes.join(": ").into();
-        }
+        let code = self.like.or(match self.code {
+            USAGE => Some(ErrorCode::InvalidRequest),
+            NOT_AUTHENTICATED => Some(ErrorCode::Unauthorized),
+            _ => None,
+        });
+        let mut object = match code {
+            Some(code) => json!(Problem::new(code, self.line())),
+            None => json!({"type": "about:blank", "title": self.what, "detail": self.line()}),
+        };
         if let Some(hint) = &self.hint {
             object["hint"] = hint.as_str().into();
         }

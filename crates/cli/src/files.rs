@@ -494,7 +494,7 @@ async fn act(hub: &Hub, command: FileCommand) -> Result<(), Failure> {
 }
 
 /// A name that cannot move the cursor.
-fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     let clean = |c: char| {
         if c.is_control() {
             c.escape_default().to_string()

@@ -10,6 +10,7 @@
 #[cfg(target_os = "linux")]
 mod agent;
 mod arguments;
+mod audit;
 mod backups;
 mod completion;
 mod config;
@@ -20,11 +21,14 @@ mod copy;
 mod detach;
 #[cfg(target_os = "linux")]
 mod doctor;
+mod environment;
 mod exec;
 mod failure;
 mod files;
 mod git;
+mod habits;
 mod help;
+mod images;
 #[cfg(target_os = "linux")]
 mod launcher;
 #[cfg(target_os = "linux")]
@@ -52,6 +56,7 @@ mod sessions;
 mod terminal_screen;
 mod terminals;
 mod tokens;
+mod update;
 mod values;
 mod version;
 mod watching;
@@ -75,9 +80,10 @@ fn main() -> ExitCode {
             _ => {}
         }
     }
-    let arguments = match Arguments::try_parse() {
+    let words = habits::put_right(std::env::args_os().collect());
+    let arguments = match Arguments::try_parse_from(&words) {
         Ok(arguments) => arguments,
-        Err(error) => return help::of_usage(&error),
+        Err(error) => return help::of_usage(&error, &words),
     };
     done(arguments.command).unwrap_or_else(Failure::report)
 }
@@ -107,7 +113,9 @@ fn done(command: Command) -> Result<ExitCode, Failure> {
         Command::Create(asking) => sandboxes::create(asking.remote, asking.own),
         Command::Ls(asking) => sandboxes::list(asking.remote, asking.own),
         Command::Get(asking) => sandboxes::get(asking.remote, &asking.own),
-        Command::Rm(asking) => sandboxes::change(asking.remote, asking.own, Change::Destroy),
+        Command::Rm(asking) => sandboxes::remove(asking.remote, asking.own),
+        Command::Update(asking) => update::run(asking.remote, asking.own),
+        Command::Keepalive(asking) => sandboxes::change(asking.remote, asking.own, Change::Keep),
         Command::Pause(asking) => sandboxes::change(asking.remote, asking.own, Change::Pause),
         Command::Resume(asking) => sandboxes::change(asking.remote, asking.own, Change::Resume),
         Command::Exec(asking) => exec::run(asking.remote, asking.own),
@@ -127,6 +135,9 @@ fn done(command: Command) -> Result<ExitCode, Failure> {
         Command::Context(asking) => contexts::run(asking.remote, asking.own),
         Command::Events(asking) => watching::events(asking.remote, &asking.own),
         Command::Stats(asking) => watching::stats(asking.remote, &asking.own),
+        Command::Env(asking) => environment::run(asking.remote, asking.own),
+        Command::Image(asking) => images::run(asking.remote, asking.own),
+        Command::Audit(asking) => audit::run(asking.remote, asking.own),
         Command::Token(asking) => tokens::run(asking.remote, asking.own),
     }
 }

@@ -115,7 +115,7 @@ fn exit_of(record: &ProcessRecord) -> String {
 }
 
 fn command_of(record: &ProcessRecord) -> String {
-    let argv = record.argv.as_ref().map(|argv| argv.join(" "));
+    let argv = record.argv.as_ref().map(|argv| values::quoted(argv));
     record.command.clone().or(argv).unwrap_or_default()
 }
 

@@ -37,7 +37,7 @@ use crate::output::Output;
 use crate::paint::Paint;
 use crate::relay::{Manner, Relay};
 use crate::terminal_screen::Desk;
-use crate::values;
+use crate::{exec, values};
 
 pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
     let given = values::environment(&arguments.env_file, &arguments.env)?;
@@ -220,21 +220,22 @@ async fn attend(url: &str, command: Command, arguments: &RunArguments) -> Result
         paint: Paint::for_stdout(),
     };
     let (argv, text, shell) = match command {
-        Command::Words(words) => (Some(words), None, None),
-        Command::Text(text, shell) => (None, Some(text), shell),
+        Command::Words(words) => (words, None, None),
+        Command::Text(text, shell) => (Vec::new(), Some(text), shell),
     };
     let timeout = arguments.bounds.timeout;
-    if arguments.terminal.wants_one(timeout.is_some() || shell.is_some()) {
+    if arguments.terminal.wants_one(timeout.is_some()) {
+        let (command, argv) = exec::for_terminal(text, shell, argv);
         let request = TerminalRequest {
             argv,
-            command: text,
+            command,
             ..TerminalRequest::default()
         };
         return Desk::of_our_own(&client, out).run(request).await;
     }
     let process = client
         .create_process(&ProcessRequest {
-            argv,
+            argv: (!argv.is_empty()).then_some(argv),
             command: text,
             shell,
             stdin_open: true,

@@ -16,6 +16,7 @@ use crate::output::ago;
 use crate::relay::{self, Manner, Relay};
 use crate::sandboxes::OneArguments;
 use crate::terminal_screen::{self, Desk};
+use crate::values;
 
 #[derive(Debug, Args)]
 pub(crate) struct ShellArguments {
@@ -281,7 +282,7 @@ async fn list(hub: &Hub, sandbox: Option<&str>) -> Result<(), Failure> {
                 TerminalState::Running => "running",
                 TerminalState::Exited => "exited",
             };
-            let argv = record.argv.as_ref().map(|argv| argv.join(" "));
+            let argv = record.argv.as_ref().map(|argv| values::quoted(argv));
             let command = record.command.clone().or(argv);
             vec![
                 record.id.to_string(),

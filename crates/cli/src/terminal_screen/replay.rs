@@ -109,7 +109,9 @@ fn asks(sequence: &[u8]) -> bool {
             [.., b'c' | b'n' | b'x'] | [.., b'$', b'p'] => true,
             // Your version; the state of the keyboard; sizes and titles.
             [b'>', .., b'q'] | [b'?', .., b'u'] => true,
-            [b'1' | b'2', b'0'..=b'9', .., b't'] => !rest.starts_with(b"22") && !rest.starts_with(b"23"),
+            [b'1' | b'2', b'0'..=b'9', .., b't'] => {
+                !rest.starts_with(b"22") && !rest.starts_with(b"23")
+            }
             _ => false,
         },
         // A colour, the clipboard.
@@ -129,7 +131,10 @@ mod tests {
         let mut whole = Vec::new();
         for size in 1..=bytes.len() {
             let mut replay = Replay::of(old);
-            let got: Vec<u8> = bytes.chunks(size).flat_map(|piece| replay.filter(piece)).collect();
+            let got: Vec<u8> = bytes
+                .chunks(size)
+                .flat_map(|piece| replay.filter(piece))
+                .collect();
             assert!(whole.is_empty() || whole == got, "pieces of {size}");
             whole = got;
         }
@@ -146,7 +151,10 @@ mod tests {
         assert_eq!(shown(0, all.as_bytes()), all);
         // Only those before.
         let late = format!("{all}\x1b[6n");
-        assert_eq!(shown(length, late.as_bytes()), format!("{plain}{plain}\x1b[6n"));
+        assert_eq!(
+            shown(length, late.as_bytes()),
+            format!("{plain}{plain}\x1b[6n")
+        );
     }
 
     #[test]
