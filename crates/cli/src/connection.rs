@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use sandshell_client::types::{ErrorCode, List, SandboxId};
+use sandshell_client::types::{ErrorCode, List, NetworkMode, SandboxId};
 use sandshell_client::{Client, ClientError, Page, SandboxFilter};
 
 use crate::config::Settings;
@@ -174,6 +174,13 @@ impl Hub {
         parsed(&picked.map_err(|failure| failure.like(ErrorCode::SandboxNotFound))?)
     }
 
+    /// What a sandbox may reach, as far as that can be asked.
+    pub(crate) async fn network_of(&self, sandbox: &Sandbox) -> Option<NetworkMode> {
+        let record = self.client.get_sandbox(&sandbox.id).await.ok()?;
+        let network = record.spec.network;
+        Some(network.map_or(NetworkMode::None, |network| network.mode))
+    }
+
     /// A second path in this sandbox, which may be named again.
     pub(crate) async fn path_beside(
         &self,
@@ -335,19 +342,25 @@ where
     I: std::str::FromStr,
 {
     let listing = format!("sandshell {what} ls");
-    in_sandbox(hub, thing, &format!("a {what}"), &listing, async |client| {
-        found(
-            what,
-            &thing.id,
-            &listing,
-            async |id| get(client, id).await,
-            async || {
-                let all = every(async |page| list(client, page).await).await?;
-                Ok(all.items.into_iter().map(&id).collect())
-            },
-        )
-        .await
-    })
+    in_sandbox(
+        hub,
+        thing,
+        &format!("a {what}"),
+        &listing,
+        async |client, listing| {
+            found(
+                what,
+                &thing.id,
+                listing,
+                async |id| get(client, id).await,
+                async || {
+                    let all = every(async |page| list(client, page).await).await?;
+                    Ok(all.items.into_iter().map(&id).collect())
+                },
+            )
+            .await
+        },
+    )
     .await
 }
 
@@ -357,11 +370,15 @@ pub(crate) async fn in_sandbox<R>(
     thing: &Thing,
     what: &str,
     listing: &str,
-    find: impl AsyncFnOnce(&Client) -> Result<R, Failure>,
+    find: impl AsyncFnOnce(&Client, &str) -> Result<R, Failure>,
 ) -> Result<(Sandbox, R), Failure> {
     let looked = async {
         let sandbox = hub.sandbox(thing.sandbox.as_deref()).await?;
-        let found = find(&sandbox.client).await?;
+        let listing = match &thing.sandbox {
+            Some(_) => format!("{listing} {}", sandbox.id),
+            None => listing.to_owned(),
+        };
+        let found = find(&sandbox.client, &listing).await?;
         Ok((sandbox, found))
     };
     match looked.await {

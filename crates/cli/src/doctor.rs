@@ -9,9 +9,9 @@
 
 mod checks;
 mod host;
-mod isolation;
+pub(crate) mod isolation;
 mod render;
-mod report;
+pub(crate) mod report;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;

@@ -323,6 +323,18 @@ fn command_for(problem: &Problem) -> Option<String> {
             "`sandshell doctor` names the remedies; `sandshell create --isolation best-effort` does without"
         }
         ErrorCode::GitAuth => "give a token on stdin with --auth-stdin",
+        ErrorCode::GitNetwork => {
+            "a sandbox reaches the hosts it was made with: `sandshell create --allow HOST`"
+        }
+        ErrorCode::GitConflict => "`sandshell git status` names the files that need a decision",
+        ErrorCode::TimedOut => "give more time with --timeout",
+        ErrorCode::ProgramNotFound if problem.detail.starts_with("git ") => {
+            "install it there, or make the sandbox from an image that has it: `sandshell create --image IMAGE`"
+        }
+        ErrorCode::ImageNotFound => {
+            "`sandshell image ls` lists images; `sandshell image import FILE` gives the hub one"
+        }
+        ErrorCode::ImageInUse => "`sandshell ls` shows the sandboxes that are made of it",
         ErrorCode::ProgramNotFound => {
             "check the name with `sandshell exec -c 'command -v NAME'`; shell text goes after -c"
         }

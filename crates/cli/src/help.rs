@@ -134,11 +134,17 @@ pub(crate) fn of_usage(error: &clap::Error, words: &[OsString]) -> ExitCode {
     }
     let (path, command) = command_of(words.iter().skip(1));
     let help = format!("{path} --help");
-    let known_elsewhere = unknown_word(error).and_then(|word| habits::meant(word, &command, &path));
+    let known_elsewhere = unknown_word(error).and_then(|word| {
+        let names = || command.get_subcommands().map(clap::Command::get_name);
+        habits::meant(word, &command, &path).or_else(|| {
+            names::nearest(word, names()).map(|meant| format!("did you mean `{path} {meant}`?"))
+        })
+    });
     let hint = match known_elsewhere
         .or(tip)
         .or_else(|| forgotten_dashes(error, &command))
     {
+        Some(tip) if tip.ends_with('?') => format!("{tip} `{help}` tells more"),
         Some(tip) => format!("{tip}; `{help}` tells more"),
         None => format!("`{help}` shows what can be given"),
     };

@@ -90,6 +90,7 @@ async fn named(hub: &Hub, typed: &str) -> Result<ImageRecord, Failure> {
 
 async fn import(hub: &Hub, from: &Path, name: Option<ImageName>) -> Result<(), Failure> {
     let stdin = from == Path::new("-");
+    let archive = archive(hub, from, stdin).await?;
     let name = match name {
         Some(name) => name,
         None => name_of(from).filter(|_| !stdin).ok_or_else(|| {
@@ -97,7 +98,6 @@ async fn import(hub: &Hub, from: &Path, name: Option<ImageName>) -> Result<(), F
                 .hint("add --name NAME: lower-case letters, digits, '.', '_' and '-'")
         })?,
     };
-    let archive = archive(hub, from, stdin).await?;
     let imported = hub.client.import_image(&name, archive).await;
     let record = imported.map_err(|error| {
         let failure = Failure::from(error);

@@ -109,13 +109,13 @@ pub(crate) fn run(remote: Remote, own: PortArguments) -> Done {
             let made = hub.client.create_preview(&sandbox.id, port.port, &request);
             let preview = made.await.map_err(|error| {
                 let failure = Failure::from(error);
-                match failure.kind() {
-                    Some(sandshell_client::types::ErrorCode::InvalidRequest) => failure.hint(
-                        "`sandshell serve --preview-domain DOMAIN` gives a hub previews; \
-                         `sandshell port expose` works without",
-                    ),
-                    _ => failure,
+                if failure.line().contains("--preview-domain") {
+                    return failure.hint(format!(
+                        "`sandshell port expose {}/{}` works without",
+                        sandbox.id, port.port
+                    ));
                 }
+                failure
             })?;
             hub.out.made(&preview, &preview.url)?;
             Ok(ExitCode::SUCCESS)

@@ -21,11 +21,11 @@ use crate::values;
 /// The process that is meant, and its sandbox.
 async fn process(hub: &Hub, thing: &Thing) -> Result<(Sandbox, ProcessRecord), Failure> {
     const LISTING: &str = "sandshell ps -a";
-    in_sandbox(hub, thing, "a process", LISTING, async |client| {
+    in_sandbox(hub, thing, "a process", LISTING, async |client, listing| {
         found(
             "process",
             &thing.id,
-            LISTING,
+            listing,
             async |id: ProcessId| client.process(&id).await,
             async || {
                 let mut ids = Vec::new();

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use sandshell_agent::Settings;
 use sandshell_client::Client;
 use sandshell_client::types::{
-    Env, NetworkRefused, ProcessRequest, Protection, ProtectionStatus, RefusalReason,
+    Env, NetworkMode, NetworkRefused, ProcessRequest, Protection, ProtectionStatus, RefusalReason,
     TerminalRequest,
 };
 use sandshell_hub::egress::{Authority, Egress, EgressConfig, Outside, Policy};
@@ -35,7 +35,7 @@ use crate::failure::Failure;
 use crate::one_shot::{self, Wanted};
 use crate::output::Output;
 use crate::paint::Paint;
-use crate::relay::{Manner, Relay};
+use crate::relay::{Manner, Network, Relay};
 use crate::terminal_screen::Desk;
 use crate::{exec, values};
 
@@ -113,10 +113,13 @@ fn run_in(
         .build()
         .map_err(|error| Failure::ours(&error))?;
     let code = runtime.block_on(async {
+        let network = policy
+            .as_ref()
+            .map_or(NetworkMode::None, |_| NetworkMode::Allow);
         let way_out = policy
             .map(|policy| WayOut::open(&state, policy, authority))
             .transpose()?;
-        let code = attend(&url, what, &arguments).await;
+        let code = attend(&url, what, network, &arguments).await;
         if let Some(way_out) = way_out {
             way_out.close().await;
         }
@@ -212,7 +215,12 @@ impl Command {
     }
 }
 
-async fn attend(url: &str, command: Command, arguments: &RunArguments) -> Result<u8, Failure> {
+async fn attend(
+    url: &str,
+    command: Command,
+    network: NetworkMode,
+    arguments: &RunArguments,
+) -> Result<u8, Failure> {
     let client = Client::new(url, None)?;
     let out = Output {
         json: false,
@@ -247,6 +255,7 @@ async fn attend(url: &str, command: Command, arguments: &RunArguments) -> Result
         client: &client,
         id: &process.id,
         name: None,
+        network: Network::Known(network),
         out,
     };
     let all = Manner {

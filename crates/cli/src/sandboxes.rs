@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use sandshell_client::SandboxFilter;
 use sandshell_client::types::{
-    IsolationPolicy, IsolationSpec, List, NetworkMode, NetworkSpec, OnIdle, SandboxId,
+    ErrorCode, IsolationPolicy, IsolationSpec, List, NetworkMode, NetworkSpec, OnIdle, SandboxId,
     SandboxLimits, SandboxRecord, SandboxSpec, SandboxState,
 };
 
@@ -176,10 +176,27 @@ impl CreateArguments {
 
 pub(crate) fn create(remote: Remote, own: CreateArguments) -> Done {
     remote.drive(async |hub| {
-        let record = hub.client.create_sandbox(&own.spec()?).await?;
+        let strict = own.isolation;
+        let created = hub.client.create_sandbox(&own.spec()?).await;
+        let record = created.map_err(|error| {
+            let failure = Failure::from(error);
+            match failure.kind() {
+                Some(ErrorCode::IsolationUnavailable) if strict.is_none() => failure.hint(format!(
+                    "`{} --isolation best-effort` does without; `sandshell doctor` there names the remedies",
+                    our_line()
+                )),
+                _ => failure,
+            }
+        })?;
         hub.out.made(&record, record.id.as_str())?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// The line that we were started with, to be typed again.
+fn our_line() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    format!("sandshell {}", values::quoted(&words))
 }
 
 #[derive(Debug, Args)]

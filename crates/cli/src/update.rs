@@ -88,7 +88,16 @@ pub(crate) fn run(remote: Remote, mut own: UpdateArguments) -> Done {
                 .hint("say what, as in `sandshell update SANDBOX --memory 1g`"));
         }
         let id = hub.sandbox(typed.as_deref()).await?.id;
-        let record = hub.client.patch_sandbox(&id, &patch).await?;
+        let patched = hub.client.patch_sandbox(&id, &patch).await;
+        let record = patched.map_err(|error| {
+            let failure = Failure::from(error);
+            if failure.line().contains("disk_bytes") {
+                return failure.hint(
+                    "what it may write holds from its making on; `sandshell create --memory SIZE` makes a smaller one",
+                );
+            }
+            failure
+        })?;
         hub.out.made(&record, id.as_str())?;
         Ok(ExitCode::SUCCESS)
     })
