@@ -80,6 +80,9 @@ fn main() -> ExitCode {
             _ => {}
         }
     }
+    if let Some(code) = completion::asked() {
+        return code;
+    }
     let words = habits::put_right(std::env::args_os().collect());
     let arguments = match Arguments::try_parse_from(&words) {
         Ok(arguments) => arguments,

@@ -193,7 +193,7 @@ impl<'a> Relay<'a> {
                                 Shown::More => {}
                                 Shown::Exit(exit) => {
                                     let failed = exit.exit_code != Some(0);
-                                    return Ok(End::Exit(exit, screen.unreached && failed));
+                                    return Ok(End::Exit(exit, failed && screen.is_unreached()));
                                 }
                                 Shown::Unread => return Ok(End::Unread),
                             }
@@ -301,12 +301,14 @@ pub(crate) enum Shown {
     Unread,
 }
 
+/// How much of the end of stderr is remembered.
+const LAST_WORDS: usize = 4096;
 /// What programs say on stderr that look for a host and reach no network.
-const UNREACHED: [&[u8]; 4] = [
-    b"ould not resolve",
-    b"ame or service not known",
-    b"emporary failure in name resolution",
-    b"etwork is unreachable",
+const UNREACHED: [&str; 4] = [
+    "Could not resolve",
+    "Name or service not known",
+    "Temporary failure in name resolution",
+    "Network is unreachable",
 ];
 
 /// Our stdout and stderr, for output of others.
@@ -314,8 +316,8 @@ pub(crate) struct Screen {
     stdout: tokio::io::Stdout,
     stderr: tokio::io::Stderr,
     out: Output,
-    /// The program said that there is no network.
-    unreached: bool,
+    /// The end of what was written to stderr.
+    last_words: Vec<u8>,
 }
 
 impl Screen {
@@ -324,7 +326,7 @@ impl Screen {
             stdout: tokio::io::stdout(),
             stderr: tokio::io::stderr(),
             out,
-            unreached: false,
+            last_words: Vec::new(),
         }
     }
 
@@ -359,6 +361,12 @@ impl Screen {
         }
     }
 
+    /// Whether the program ended with saying that it reached nobody.
+    fn is_unreached(&self) -> bool {
+        let heard = String::from_utf8_lossy(&self.last_words);
+        UNREACHED.iter().any(|text| heard.contains(text))
+    }
+
     pub(crate) async fn write(
         &mut self,
         stream: StreamName,
@@ -372,8 +380,11 @@ impl Screen {
                 }
             }
             StreamName::Stderr | StreamName::LateStderr => {
-                let says = |text: &&[u8]| bytes.windows(text.len()).any(|part| part == *text);
-                self.unreached = self.unreached || UNREACHED.iter().any(says);
+                let end = bytes.len().saturating_sub(LAST_WORDS);
+                self.last_words
+                    .extend_from_slice(bytes.get(end..).unwrap_or_default());
+                let past = self.last_words.len().saturating_sub(LAST_WORDS);
+                self.last_words.drain(..past);
                 match self.stderr.write_all(bytes).await {
                     Ok(()) => self.stderr.flush().await,
                     failed => failed,

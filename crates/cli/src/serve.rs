@@ -11,7 +11,7 @@ use sandshell_hub::{HubOptions, ServeError, Started, StateDirError};
 
 use crate::agent::default_state_dir;
 use crate::arguments::ServeArguments;
-use crate::doctor::isolation;
+use crate::doctor;
 use crate::doctor::report::Isolation;
 use crate::failure::Failure;
 use crate::{config, logs, values};
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::ours(&error))?;
-    let here = passing.is_none().then(isolation::probe);
+    let here = passing.is_none().then(doctor::isolation_here);
     let say = |started: &Started| match &here {
         Some(here) => announce(started, here),
         None => Passing::announce(started),
