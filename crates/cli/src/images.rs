@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use sandshell_client::types::{ErrorCode, ImageName, ImageRecord};
+use sandshell_client::types::{ImageName, ImageRecord};
 
 use crate::arguments::examples;
 use crate::connection::{Done, Hub, Remote, every, found};
@@ -98,16 +98,7 @@ async fn import(hub: &Hub, from: &Path, name: Option<ImageName>) -> Result<(), F
                 .hint("add --name NAME: lower-case letters, digits, '.', '_' and '-'")
         })?,
     };
-    let imported = hub.client.import_image(&name, archive).await;
-    let record = imported.map_err(|error| {
-        let failure = Failure::from(error);
-        match failure.kind() {
-            Some(ErrorCode::InvalidRequest) => failure.hint(
-                "an image is a tar of a root, of `docker save` or of an OCI layout, or a directory",
-            ),
-            _ => failure,
-        }
-    })?;
+    let record = hub.client.import_image(&name, archive).await?;
     hub.out.made(&record, record.name.as_str())?;
     if record.skipped > 0 {
         hub.out.remark(&format!(
