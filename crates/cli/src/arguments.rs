@@ -180,7 +180,7 @@ pub(crate) enum Command {
     #[command(before_help = examples!("completion bash > /etc/bash_completion.d/sandshell", "completion zsh > ~/.zfunc/_sandshell"))]
     Completion(crate::completion::CompletionArguments),
     /// Write the manual pages of all commands.
-    #[command(before_help = examples!("man --dir ~/.local/share/man/man1", "man --dir build/man && man build/man/sandshell-exec.1"))]
+    #[command(before_help = examples!("man --dir ~/.local/share/man/man1", "man --dir build/man"))]
     Man(crate::manual::ManArguments),
     /// Show the help of a command, or of a topic: exit-codes, environment, names.
     #[command(before_help = examples!("help exec", "help exit-codes"))]

@@ -61,7 +61,7 @@ struct Target<'a> {
     several: bool,
 }
 
-pub(crate) fn run(remote: Remote, own: CopyArguments) -> Done {
+pub(crate) fn run(remote: Remote, own: &CopyArguments) -> Done {
     remote.drive(async |hub| {
         let target = Target {
             to: &own.to,
@@ -234,7 +234,7 @@ impl<'a> Remotely<'a> {
             mode: FileMode::new(meta.permissions().mode() & 0o777).filter(|_| plain),
             ..WriteOptions::default()
         };
-        let progress = Progress::new(hub.out, &target, plain.then(|| meta.len()));
+        let progress = Progress::new(hub.out, &target, plain.then_some(meta.len()));
         let content = counted(pieces_of_file(file), progress);
         self.put(hub, &target, &options, content).await
     }

@@ -67,9 +67,8 @@ fn show(hub: &Hub, reply: &EnvReply, all: bool) -> Result<(), Failure> {
             None => shown.remove(key),
         };
     }
-    let lines: String = shown
-        .iter()
-        .map(|(key, value)| format!("{key}={}\n", shown_value(value)))
-        .collect();
-    hub.out.bytes(lines.as_bytes())
+    for (key, value) in &shown {
+        hub.out.line(&format!("{key}={}", shown_value(value)))?;
+    }
+    Ok(())
 }

@@ -126,7 +126,7 @@ async fn archive(hub: &Hub, from: &Path, stdin: bool) -> Result<Stream, Failure>
         return Ok(counted(pieces_of_tar(from.to_owned()), progress));
     }
     let file = tokio::fs::File::open(from).await.map_err(failed)?;
-    let length = meta.is_file().then(|| meta.len());
+    let length = meta.is_file().then_some(meta.len());
     let progress = Progress::new(hub.out, what.clone(), length);
     Ok(counted(pieces_of_file(file), progress))
 }

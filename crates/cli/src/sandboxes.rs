@@ -394,7 +394,7 @@ pub(crate) struct RmArguments {
 }
 
 /// Destroys sandboxes; a person is asked before all of them go.
-pub(crate) fn remove(remote: Remote, own: RmArguments) -> Done {
+pub(crate) fn remove(remote: Remote, own: &RmArguments) -> Done {
     remote.drive(async |hub| {
         let names = own.many.names(hub).await?;
         let people = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
@@ -425,7 +425,7 @@ fn agreed(question: &str) -> Result<bool, Failure> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-pub(crate) fn change(remote: Remote, own: ManyArguments, change: Change) -> Done {
+pub(crate) fn change(remote: Remote, own: &ManyArguments, change: Change) -> Done {
     remote.drive(async |hub| {
         let names = own.names(hub).await?;
         each(hub, &names, async |name| {

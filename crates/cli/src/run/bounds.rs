@@ -28,8 +28,8 @@ pub(crate) struct Bounds {
     #[arg(long = "secret", value_name = "HOST:HEADER=VARIABLE", value_parser = secret)]
     secrets: Vec<Secret>,
 
-    /// Most memory, such as 512M [default: 2G].
-    #[arg(long, value_name = "BYTES", value_parser = size)]
+    /// Most memory, such as 512m [default: 2g].
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<u64>,
 
     /// Most processors, such as 0.5 [default: all].
@@ -40,8 +40,8 @@ pub(crate) struct Bounds {
     #[arg(long, value_name = "COUNT")]
     pids: Option<u64>,
 
-    /// Most bytes of files it may write [default: 1G].
-    #[arg(long, value_name = "BYTES", value_parser = size)]
+    /// Most bytes of files it may write [default: 1g].
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     disk: Option<u64>,
 
     /// Time after which it is killed, such as 30s, 5m or 500ms; the exit code is 124 then.
@@ -160,17 +160,17 @@ fn secret(text: &str) -> Result<Secret, String> {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    positive(values::bytes(text)?)
+    match values::bytes(text)? {
+        0 => Err("expected a size above 0, such as 512m or 2g".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    positive(values::duration(text)?).map(Duration::from_millis)
-}
-
-fn positive(number: u64) -> Result<u64, String> {
-    Some(number)
-        .filter(|number| *number > 0)
-        .ok_or_else(|| "expected more than nothing".to_owned())
+    match values::duration(text)? {
+        0 => Err("expected a time above 0, such as 30s, 5m or 500ms".to_owned()),
+        millis => Ok(Duration::from_millis(millis)),
+    }
 }
 
 fn processors(text: &str) -> Result<Cpus, String> {

@@ -105,10 +105,9 @@ fn asks(sequence: &[u8]) -> bool {
     match body {
         b"Z" => true,
         [b'[', rest @ ..] => match rest {
-            // What are you, where is the cursor.
-            [.., b'c' | b'n' | b'x'] | [.., b'$', b'p'] => true,
-            // Your version; the state of the keyboard; sizes and titles.
-            [b'>', .., b'q'] | [b'?', .., b'u'] => true,
+            // What are you, where is the cursor, is this mode set; your version, the state of the keyboard.
+            [.., b'c' | b'n'] | [.., b'$', b'p'] | [b'>', .., b'q'] | [b'?', .., b'u'] => true,
+            // Sizes and titles; the two that keep a title and give it back ask nothing.
             [b'1' | b'2', b'0'..=b'9', .., b't'] => {
                 !rest.starts_with(b"22") && !rest.starts_with(b"23")
             }
