@@ -291,7 +291,8 @@ fn harmless(text: &str) -> String {
 fn command_for(problem: &Problem) -> Option<String> {
     let hint = match problem.code {
         ErrorCode::Unauthorized => {
-            "`sandshell login` keeps a token; SANDSHELL_TOKEN or --token-file gives one"
+            "`sandshell login < FILE` keeps a token, SANDSHELL_TOKEN or --token-file gives one; \
+             `sandshell serve` says at its start which file has its own"
         }
         ErrorCode::Forbidden => {
             "this token does not open it; `sandshell token create --scope SCOPE` with an admin's token makes another"

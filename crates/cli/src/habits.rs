@@ -14,8 +14,10 @@ const BEFORE: &[(&str, bool)] = &[
     ("-q", false),
 ];
 
-/// The line as it is understood: flags of all commands after the command, and `kill -9` as `kill --signal 9`.
+/// The line as it is understood: flags of all commands after the command, `-o json` as `--json`, and `kill -9`
+/// as `kill --signal 9`.
 pub(crate) fn put_right(mut words: Vec<OsString>) -> Vec<OsString> {
+    forms(&mut words);
     let mut at = 1;
     while let Some(takes) = words.get(at).and_then(|word| before(word)) {
         at += 1 + usize::from(takes);
@@ -28,6 +30,27 @@ pub(crate) fn put_right(mut words: Vec<OsString>) -> Vec<OsString> {
         words = words.into_iter().map(signal).collect();
     }
     words
+}
+
+/// `-o json` and `-o name`, as of kubectl; tables are always wide.
+fn forms(words: &mut Vec<OsString>) {
+    let mut at = 1;
+    while let (Some(flag), Some(form)) = (words.get(at), words.get(at + 1)) {
+        if flag == "--" {
+            return;
+        }
+        let is_one = flag == "-o" || flag == "--output";
+        let ours: &[&str] = match form.to_str().filter(|_| is_one) {
+            Some("json") => &["--json"],
+            Some("name") => &["-q"],
+            Some("wide") => &[],
+            _ => {
+                at += 1;
+                continue;
+            }
+        };
+        words.splice(at..at + 2, ours.iter().map(OsString::from));
+    }
 }
 
 /// Whether a value follows, if it is such a flag.
@@ -172,6 +195,33 @@ const VERBS: &[(&str, &[&str])] = &[
     ("save", &["create"]),
 ];
 
+/// Flags of other tools, and how it is done here.
+const FLAGS: &[(&[&str], &str)] = &[
+    (
+        &["-p", "--publish"],
+        "a port is opened with `sandshell port expose SANDBOX/PORT` when something listens on it",
+    ),
+    (
+        &["-v", "--volume", "--mount"],
+        "files of this machine are not shared; `sandshell cp PATH SANDBOX:PATH` copies them",
+    ),
+    (
+        &["-d", "--detach"],
+        "`sandshell create` makes a sandbox that stays, and `sandshell exec -d` leaves a command running in it",
+    ),
+    (
+        &["--token"],
+        "a token is never an argument, which others can see: SANDSHELL_TOKEN, --token-file or `sandshell login`",
+    ),
+    (&["-o", "--output"], "--json prints JSON, -q ids only"),
+];
+
+/// What to type instead of a flag that is none here.
+pub(crate) fn instead_of(flag: &str) -> Option<&'static str> {
+    let (_, told) = FLAGS.iter().find(|(known, _)| known.contains(&flag))?;
+    Some(told)
+}
+
 /// What to type instead of a word that is no command here, below the given one.
 pub(crate) fn meant(word: &str, below: &clap::Command, path: &str) -> Option<String> {
     let known = |verb: &&&str| below.find_subcommand(verb).is_some();
@@ -225,6 +275,12 @@ mod tests {
             ("s --url x", "s --url x"),
             ("s --json --version", "s --json --version"),
             ("s exec -- --json", "s exec -- --json"),
+            ("s ls -o json", "s ls --json"),
+            ("s -o json ls", "s ls --json"),
+            ("s ls -o name --label a=b", "s ls -q --label a=b"),
+            ("s exec x -- -o json", "s exec x -- -o json"),
+            ("s ls -o yaml", "s ls -o yaml"),
+            ("s ls -o wide -a", "s ls -a"),
         ] {
             assert_eq!(right(typed), taken);
         }

@@ -87,10 +87,14 @@ pub(crate) fn run(own: &HelpArguments) -> Result<ExitCode, Failure> {
         let Some(next) = command.find_subcommand(word).cloned() else {
             let known = command.get_subcommands().map(clap::Command::get_name);
             let topics = TOPICS.iter().map(|(name, _)| *name);
+            let path = command.get_bin_name().unwrap_or("sandshell");
+            let elsewhere = || habits::meant(word, &command, path);
             let hint = names::nearest(word, known.chain(topics)).map_or_else(
                 || {
-                    "`sandshell help` lists commands; topics are exit-codes, environment, names"
-                        .to_owned()
+                    elsewhere().unwrap_or_else(|| {
+                        "`sandshell help` lists commands; topics are exit-codes, environment, names"
+                            .to_owned()
+                    })
                 },
                 |meant| format!("did you mean `sandshell help {meant}`?"),
             );
@@ -140,7 +144,9 @@ pub(crate) fn of_usage(error: &clap::Error, words: &[OsString]) -> ExitCode {
             names::nearest(word, names()).map(|meant| format!("did you mean `{path} {meant}`?"))
         })
     });
+    let flag = unknown_flag(error).and_then(habits::instead_of);
     let hint = match known_elsewhere
+        .or(flag.map(str::to_owned))
         .or(tip)
         .or_else(|| forgotten_dashes(error, &command))
     {
@@ -173,6 +179,16 @@ fn command_of<'a>(words: impl Iterator<Item = &'a OsString>) -> (String, clap::C
 fn unknown_word(error: &clap::Error) -> Option<&str> {
     match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(word)) => Some(word),
+        _ => None,
+    }
+}
+
+/// The flag that is none.
+fn unknown_flag(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => {
+            Some(flag)
+        }
         _ => None,
     }
 }

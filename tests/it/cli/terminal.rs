@@ -87,25 +87,26 @@ impl Seat {
 
     /// Reads until this has been seen since the last time.
     fn until(&mut self, text: &str) {
-        let deadline = Instant::now() + DEADLINE;
         while !self.seen.contains(text) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "no {text:?} in {:?}", self.seen);
-            let wait = Timespec {
-                tv_sec: left.as_secs().try_into().unwrap(),
-                tv_nsec: left.subsec_nanos().into(),
-            };
-            let mut fds = [PollFd::new(&self.master, PollFlags::IN)];
-            if poll(&mut fds, Some(&wait)).unwrap() == 0 {
-                continue;
-            }
-            let mut buffer = [0; 4096];
-            let n = self.master.read(&mut buffer).unwrap();
-            self.all.extend_from_slice(&buffer[..n]);
-            self.seen.push_str(&String::from_utf8_lossy(&buffer[..n]));
+            self.read(text);
         }
         let at = self.seen.find(text).unwrap() + text.len();
         self.seen = self.seen.split_off(at);
+    }
+
+    /// Reads what there is, for the sake of this.
+    fn read(&mut self, wanted: &str) {
+        let wait = Timespec {
+            tv_sec: DEADLINE.as_secs().try_into().unwrap(),
+            tv_nsec: 0,
+        };
+        let mut fds = [PollFd::new(&self.master, PollFlags::IN)];
+        let ready = poll(&mut fds, Some(&wait)).unwrap();
+        assert!(ready > 0, "no {wanted:?} in {:?}", self.seen);
+        let mut buffer = [0; 4096];
+        let n = self.master.read(&mut buffer).unwrap();
+        self.all.extend_from_slice(&buffer[..n]);
+        self.seen.push_str(&String::from_utf8_lossy(&buffer[..n]));
     }
 
     fn is_raw(&self) -> bool {
@@ -405,4 +406,25 @@ fn a_person_is_asked_before_all_sandboxes_go() {
     seat.until("box");
     assert_eq!(seat.code(), Some(0));
     assert_eq!(user.ok(&["ls", "-q"]), "");
+}
+
+#[test]
+fn a_question_of_a_program_is_answered_once() {
+    let user = User::with_box();
+    // It asks where the cursor is as soon as it can: before we are there, or after.
+    let script = "stty raw -echo; printf '\\033[6n'; IFS= read -r -d R first; \
+                  if IFS= read -r -t 0.5 -d R; then echo tw''ice; else echo on''ce; fi";
+    for _ in 0..6 {
+        let mut seat = Seat::take(&user, &["exec", "box", "--", "bash", "-c", script]);
+        let mut answered = false;
+        while !seat.seen.contains("once") {
+            assert!(!seat.seen.contains("twice"), "{:?}", seat.seen);
+            seat.read("once");
+            if seat.seen.contains("\x1b[6n") && !answered {
+                seat.type_in("\x1b[1;1R");
+                answered = true;
+            }
+        }
+        assert_eq!(seat.code(), Some(0));
+    }
 }

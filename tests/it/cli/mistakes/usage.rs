@@ -457,4 +457,40 @@ pub(super) const MISTAKES: &[Mistake<'_>] = &[
         "--dir takes a directory",
     ),
     (&["completion"], 2, "<SHELL>", "sandshell completion --help"),
+    (
+        &["run", "-p", "80:80", "--", "a"],
+        2,
+        "unexpected argument '-p'",
+        "`sandshell port expose SANDBOX/PORT`",
+    ),
+    (
+        &["create", "--volume", "a:b"],
+        2,
+        "unexpected argument '--volume'",
+        "`sandshell cp PATH SANDBOX:PATH`",
+    ),
+    (
+        &["run", "-d", "--", "a"],
+        2,
+        "unexpected argument '-d'",
+        "`sandshell exec -d`",
+    ),
+    (
+        &["ls", "--token", "sk_secret"],
+        2,
+        "unexpected argument '--token'",
+        "SANDSHELL_TOKEN",
+    ),
+    (
+        &["ls", "-o", "yaml"],
+        2,
+        "unexpected argument '-o'",
+        "--json",
+    ),
+    (
+        &["help", "ssh"],
+        2,
+        "no command or topic",
+        "`sandshell shell SANDBOX`",
+    ),
 ];
