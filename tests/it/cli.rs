@@ -2,10 +2,12 @@
 
 mod commands;
 mod copying;
+mod habits;
 mod json;
 mod looking;
 mod mistakes;
 mod running;
+mod serving;
 mod settings;
 mod terminal;
 mod words;

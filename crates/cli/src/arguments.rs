@@ -14,6 +14,8 @@ use sandshell_hub::PreviewDomain;
 
 use crate::connection::Asking;
 #[cfg(target_os = "linux")]
+use crate::exec::TerminalChoice;
+#[cfg(target_os = "linux")]
 use crate::run::bounds::Bounds;
 
 /// What a help opens with.
@@ -36,9 +38,13 @@ Examples:
   sandshell serve                              keep sandboxes, and serve them on 127.0.0.1:4020
 ";
 
+const AFTER: &str = "\
+--hub, --url, --token-file, --json, -q and --color may stand before the command, too.
+`sandshell help exit-codes`, `help environment` and `help names` tell what all commands share.";
+
 /// A safe computer for AI agents, driven over an API.
 #[derive(Debug, Parser)]
-#[command(name = "sandshell", before_help = EXAMPLES, disable_version_flag = true, disable_help_subcommand = true)]
+#[command(name = "sandshell", version, before_help = EXAMPLES, after_help = AFTER, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -61,7 +67,13 @@ pub(crate) enum Command {
     Get(Asking<crate::sandboxes::OneArguments>),
     /// Destroy sandboxes.
     #[command(before_help = examples!("rm build-1", "rm $(sandshell ls -q --label team=web)"))]
-    Rm(Asking<crate::sandboxes::ManyArguments>),
+    Rm(Asking<crate::sandboxes::RmArguments>),
+    /// Change labels, limits and times of a sandbox.
+    #[command(before_help = examples!("update build-1 --label team=web --memory 1g", "update build-1 --idle 30m --lifetime never"))]
+    Update(Box<Asking<crate::update::UpdateArguments>>),
+    /// Start the idle time of sandboxes anew.
+    #[command(before_help = examples!("keepalive build-1", "keepalive build-1 build-2"))]
+    Keepalive(Asking<crate::sandboxes::ManyArguments>),
     /// Freeze sandboxes until they are resumed.
     #[command(before_help = examples!("pause build-1", "pause build-1 build-2"))]
     Pause(Asking<crate::sandboxes::ManyArguments>),
@@ -110,6 +122,12 @@ pub(crate) enum Command {
     /// Saved directory trees of a sandbox.
     #[command(before_help = examples!("backup create build-1:/workspace --name monday", "backup restore build-1/monday"))]
     Backup(Asking<crate::backups::BackupArguments>),
+    /// Variables that every command of a sandbox gets.
+    #[command(before_help = examples!("env build-1", "env build-1 --set DEBUG=1 --unset API_URL"))]
+    Env(Asking<crate::environment::EnvArguments>),
+    /// Root file systems that a hub keeps.
+    #[command(before_help = examples!("image import alpine.tar", "image ls"))]
+    Image(Asking<crate::images::ImageArguments>),
     /// Code interpreters that keep their state.
     #[command(before_help = examples!("context create build-1 --language python --name calc", "context run build-1/calc -c '6 * 7'"))]
     Context(Asking<crate::contexts::ContextArguments>),
@@ -122,6 +140,9 @@ pub(crate) enum Command {
     /// Tokens of a hub.
     #[command(before_help = examples!("token create --scope create --name ci", "token ls"))]
     Token(Asking<crate::tokens::TokenArguments>),
+    /// Show what was done at a hub, and by which token.
+    #[command(before_help = examples!("audit", "audit --target build-1 --json"))]
+    Audit(Asking<crate::audit::AuditArguments>),
     /// Show and change the configuration.
     #[command(before_help = examples!("config show --origin", "config set sandbox build-1"))]
     Config(Asking<crate::configure::ConfigArguments>),
@@ -158,6 +179,9 @@ pub(crate) enum Command {
     /// Print the completions of a shell.
     #[command(before_help = examples!("completion bash > /etc/bash_completion.d/sandshell", "completion zsh > ~/.zfunc/_sandshell"))]
     Completion(crate::completion::CompletionArguments),
+    /// Write the manual pages of all commands.
+    #[command(before_help = examples!("man --dir ~/.local/share/man/man1", "man --dir build/man"))]
+    Man(crate::manual::ManArguments),
     /// Show the help of a command, or of a topic: exit-codes, environment, names.
     #[command(before_help = examples!("help exec", "help exit-codes"))]
     Help(crate::help::HelpArguments),
@@ -248,22 +272,46 @@ pub(crate) struct RunArguments {
     pub(crate) image: Option<PathBuf>,
 
     /// Directory in which the command starts [default: /workspace].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long = "workdir", short = 'w', alias = "cwd", value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
 
     /// User in the sandbox that it runs as [default: sandbox].
-    #[arg(long, value_name = "USER")]
+    #[arg(long, short, value_name = "USER")]
     pub(crate) user: Option<String>,
 
-    /// Variable in its environment; may be given again.
-    #[arg(long = "env", short = 'e', value_name = "KEY=VALUE", value_parser = variable)]
-    pub(crate) environment: Vec<(String, String)>,
+    /// Variable for it, KEY=VALUE, or KEY for its value here; may be given again.
+    #[arg(long = "env", short, value_name = "VARIABLE", value_parser = crate::values::variable)]
+    pub(crate) env: Vec<(String, Option<String>)>,
+
+    /// File with a variable on each line; may be given again.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_file: Vec<PathBuf>,
 
     #[command(flatten)]
     pub(crate) bounds: Bounds,
 
+    #[command(flatten)]
+    pub(crate) terminal: TerminalChoice,
+
+    /// Taken for the sake of habit: nothing of it is ever left.
+    #[arg(long, hide = true)]
+    pub(crate) rm: bool,
+
+    /// Text for a shell in the sandbox, instead of CMD.
+    #[arg(
+        short = 'c',
+        long = "command",
+        value_name = "TEXT",
+        conflicts_with = "command"
+    )]
+    pub(crate) text: Option<String>,
+
+    /// Shell for -c [default: bash, else sh].
+    #[arg(long, value_name = "SHELL", requires = "text")]
+    pub(crate) shell: Option<String>,
+
     /// The command and its arguments [default: what the image says].
-    #[arg(last = true, required_unless_present = "image", value_name = "CMD")]
+    #[arg(last = true, required_unless_present_any = ["image", "text"], value_name = "CMD")]
     pub(crate) command: Vec<String>,
 }
 
@@ -418,6 +466,7 @@ pub(crate) enum Isolation {
     /// No start unless each wall stands that an agent can build by itself.
     Strict,
     /// Whatever can be had; GET /v1/protections says what.
+    #[value(alias = "best-effort")]
     BestEffort,
     /// Commands keep all rights of the agent.
     Off,

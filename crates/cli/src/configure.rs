@@ -243,11 +243,18 @@ fn logged_in(remote: &Remote, own: LoginArguments) -> Done {
             .hint("names are made of letters, digits, - and _"));
     }
     let known = match &own.name {
-        // A hub that is to be made known is not looked for.
-        Some(name) if remote.url.is_none() => Settings::read(&Remote {
-            hub: Some(name.clone()),
-            ..remote.clone()
-        })?,
+        // One that is known keeps its address; another gets the one that is in use, and its name.
+        Some(name) if remote.url.is_none() && remote.hub.is_none() => {
+            let used = Settings::read(remote)?;
+            if used.user_file.hubs.contains_key(name) {
+                Settings::read(&Remote {
+                    hub: Some(name.clone()),
+                    ..remote.clone()
+                })?
+            } else {
+                used
+            }
+        }
         _ => Settings::read(remote)?,
     };
     if known.url.origin == config::Origin::Project {

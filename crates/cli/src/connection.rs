@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use sandshell_client::types::{ErrorCode, List, SandboxId};
+use sandshell_client::types::{ErrorCode, List, NetworkMode, SandboxId};
 use sandshell_client::{Client, ClientError, Page, SandboxFilter};
 
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::names::{self, Thing};
+use crate::names::{self, Place, Thing};
 use crate::output::Output;
 use crate::paint::{Paint, When};
 
@@ -58,6 +58,15 @@ pub(crate) struct Asking<T: Args> {
     pub(crate) own: T,
     #[command(flatten)]
     pub(crate) remote: Remote,
+}
+
+/// What was to be named where a sandbox was.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wanted<'a> {
+    /// A path, for this command.
+    Path(&'a str),
+    /// This in a sandbox, and the command that lists all of them.
+    Thing(&'a str, &'a str),
 }
 
 /// A hub to talk to.
@@ -157,9 +166,65 @@ impl Hub {
         let ids = self.sandbox_ids().await?;
         if ids.is_empty() {
             return Err(Failure::failed(format!("there is no sandbox {typed:?}"))
+                .of_a_name()
+                .like(ErrorCode::SandboxNotFound)
                 .hint("there is none at all; `sandshell create` makes one"));
         }
-        parsed(&names::pick("sandbox", typed, &ids, "sandshell ls")?)
+        let picked = names::pick("sandbox", typed, &ids, "sandshell ls");
+        parsed(&picked.map_err(|failure| failure.like(ErrorCode::SandboxNotFound))?)
+    }
+
+    /// What a sandbox may reach, as far as that can be asked.
+    pub(crate) async fn network_of(&self, sandbox: &Sandbox) -> Option<NetworkMode> {
+        let record = self.client.get_sandbox(&sandbox.id).await.ok()?;
+        let network = record.spec.network;
+        Some(network.map_or(NetworkMode::None, |network| network.mode))
+    }
+
+    /// A second path in this sandbox, which may be named again.
+    pub(crate) async fn path_beside(
+        &self,
+        sandbox: &Sandbox,
+        place: Place,
+    ) -> Result<String, Failure> {
+        if let Some(name) = &place.sandbox {
+            let other = self.sandbox(Some(name)).await?.id;
+            if other != sandbox.id {
+                return Err(Failure::usage(format!(
+                    "one path is in {}, the other in {other}",
+                    sandbox.id
+                ))
+                .hint(format!(
+                    "copy it here first, then to the other: `sandshell cp {}:PATH .`",
+                    sandbox.id
+                )));
+            }
+        }
+        Ok(place.path)
+    }
+
+    /// A failure to find something by this name alone, told again if it is the name of a sandbox.
+    pub(crate) async fn lone(&self, name: &str, failure: Failure, wanted: Wanted<'_>) -> Failure {
+        let of_a_name = failure.is_of_a_name();
+        let Some(id) = name.parse::<SandboxId>().ok().filter(|_| of_a_name) else {
+            return failure;
+        };
+        if self.client.get_sandbox(&id).await.is_err() {
+            return failure;
+        }
+        let (what, hint) = match wanted {
+            Wanted::Path(command) => (
+                "a path",
+                format!("a path in it is {id}:PATH, as in `sandshell {command} {id}:.`"),
+            ),
+            Wanted::Thing(what, listing) => (
+                what,
+                format!("one in it is {id}/ID; `{listing} {id}` lists those there are"),
+            ),
+        };
+        failure
+            .reworded(format!("{name:?} is a sandbox, and {what} is wanted"))
+            .hint(hint)
     }
 
     async fn only_sandbox(&self) -> Result<SandboxId, Failure> {
@@ -171,6 +236,7 @@ impl Hub {
                 "there are {} sandboxes, and none is named",
                 several.len()
             ))
+            .of_a_name()
             .hint("name one, or set SANDSHELL_SANDBOX; `sandshell ls` lists them")),
         }
     }
@@ -247,14 +313,16 @@ where
     G: AsyncFn(I) -> Result<R, ClientError>,
     L: AsyncFnOnce() -> Result<Vec<String>, Failure>,
 {
+    let mut told = ErrorCode::NotFound;
     if let Ok(id) = typed.parse::<I>() {
         match get(id).await {
             Ok(record) => return Ok(record),
-            Err(error) if error.status() == Some(404) => {}
+            Err(error) if error.status() == Some(404) => told = error.code().unwrap_or(told),
             Err(error) => return Err(error.into()),
         }
     }
-    let id = names::pick(what, typed, &ids().await?, listing)?;
+    let id =
+        names::pick(what, typed, &ids().await?, listing).map_err(|failure| failure.like(told))?;
     match id.parse::<I>() {
         Ok(id) => Ok(get(id).await?),
         Err(_) => Err(Failure::failed(format!("{id:?} is not an id"))),
@@ -273,18 +341,51 @@ pub(crate) async fn one_of<I, R>(
 where
     I: std::str::FromStr,
 {
-    let sandbox = hub.sandbox(thing.sandbox.as_deref()).await?;
-    let client = &sandbox.client;
-    let record = found(
-        what,
-        &thing.id,
-        &format!("sandshell {what} ls"),
-        async |id| get(client, id).await,
-        async || {
-            let all = every(async |page| list(client, page).await).await?;
-            Ok(all.items.into_iter().map(id).collect())
+    let listing = format!("sandshell {what} ls");
+    in_sandbox(
+        hub,
+        thing,
+        &format!("a {what}"),
+        &listing,
+        async |client, listing| {
+            found(
+                what,
+                &thing.id,
+                listing,
+                async |id| get(client, id).await,
+                async || {
+                    let all = every(async |page| list(client, page).await).await?;
+                    Ok(all.items.into_iter().map(&id).collect())
+                },
+            )
+            .await
         },
     )
-    .await?;
-    Ok((sandbox, record))
+    .await
+}
+
+/// The sandbox of a thing, and what is found in it.
+pub(crate) async fn in_sandbox<R>(
+    hub: &Hub,
+    thing: &Thing,
+    what: &str,
+    listing: &str,
+    find: impl AsyncFnOnce(&Client, &str) -> Result<R, Failure>,
+) -> Result<(Sandbox, R), Failure> {
+    let looked = async {
+        let sandbox = hub.sandbox(thing.sandbox.as_deref()).await?;
+        let listing = match &thing.sandbox {
+            Some(_) => format!("{listing} {}", sandbox.id),
+            None => listing.to_owned(),
+        };
+        let found = find(&sandbox.client, &listing).await?;
+        Ok((sandbox, found))
+    };
+    match looked.await {
+        Err(failure) if thing.sandbox.is_none() => {
+            let wanted = Wanted::Thing(what, listing);
+            Err(hub.lone(&thing.id, failure, wanted).await)
+        }
+        done => done,
+    }
 }

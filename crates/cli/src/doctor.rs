@@ -11,7 +11,7 @@ mod checks;
 mod host;
 mod isolation;
 mod render;
-mod report;
+pub(crate) mod report;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -19,6 +19,16 @@ use std::process::ExitCode;
 use crate::arguments::DoctorArguments;
 use crate::failure::Failure;
 use report::Report;
+
+/// What a hub that is started here is to say about isolation. A sandbox is made for the question only where
+/// the kernel's own word leaves a doubt.
+pub(crate) fn isolation_here() -> report::Isolation {
+    if checks::nothing_is_missing() {
+        report::Isolation::of(Ok(Vec::new()))
+    } else {
+        isolation::probe()
+    }
+}
 
 /// A required check failed.
 const FAILED: u8 = 1;

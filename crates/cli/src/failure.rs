@@ -47,6 +47,9 @@ pub(crate) struct Failure {
     problem: Option<Box<Problem>>,
     /// Nobody reads any more: nothing is told.
     silent: bool,
+    of_a_name: bool,
+    /// The code that the API has for it.
+    like: Option<ErrorCode>,
     json: bool,
 }
 
@@ -59,6 +62,8 @@ impl Failure {
             code,
             problem: None,
             silent: false,
+            of_a_name: false,
+            like: None,
             json: false,
         }
     }
@@ -133,6 +138,28 @@ impl Failure {
         self
     }
 
+    /// The same in other words.
+    pub(crate) fn reworded(mut self, what: impl Into<String>) -> Self {
+        self.what = what.into();
+        self
+    }
+
+    /// What was typed names nothing, or does not say in which sandbox.
+    pub(crate) fn of_a_name(mut self) -> Self {
+        self.of_a_name = true;
+        self
+    }
+
+    /// We found out what the API would have told with this code.
+    pub(crate) fn like(mut self, code: ErrorCode) -> Self {
+        self.like = Some(code);
+        self
+    }
+
+    pub(crate) fn is_of_a_name(&self) -> bool {
+        self.of_a_name || self.kind() == Some(ErrorCode::FileNotFound)
+    }
+
     /// The code of the server's problem.
     pub(crate) fn kind(&self) -> Option<ErrorCode> {
         self.problem.as_ref().map(|problem| problem.code)
@@ -183,15 +210,21 @@ impl Failure {
         text
     }
 
-    /// The server's problem as it came, or one in its form.
+    /// The server's problem as it came, or one in its form. Where no code of the API fits, as for a hub that
+    /// does not answer, there is none.
     fn object(&self) -> Value {
         if let Some(problem) = &self.problem {
             return json!(problem);
         }
-        let mut object = json!({"type": "about:blank", "title": self.what});
-        if !self.causes.is_empty() {
-            object["detail"] = self.causes.join(": ").into();
-        }
+        let code = self.like.or(match self.code {
+            USAGE => Some(ErrorCode::InvalidRequest),
+            NOT_AUTHENTICATED => Some(ErrorCode::Unauthorized),
+            _ => None,
+        });
+        let mut object = match code {
+            Some(code) => json!(Problem::new(code, self.line())),
+            None => json!({"type": "about:blank", "title": self.what, "detail": self.line()}),
+        };
         if let Some(hint) = &self.hint {
             object["hint"] = hint.as_str().into();
         }
@@ -258,7 +291,8 @@ fn harmless(text: &str) -> String {
 fn command_for(problem: &Problem) -> Option<String> {
     let hint = match problem.code {
         ErrorCode::Unauthorized => {
-            "`sandshell login` keeps a token; SANDSHELL_TOKEN or --token-file gives one"
+            "`sandshell login < FILE` keeps a token, SANDSHELL_TOKEN or --token-file gives one; \
+             `sandshell serve` says at its start which file has its own"
         }
         ErrorCode::Forbidden => {
             "this token does not open it; `sandshell token create --scope SCOPE` with an admin's token makes another"
@@ -290,6 +324,18 @@ fn command_for(problem: &Problem) -> Option<String> {
             "`sandshell doctor` names the remedies; `sandshell create --isolation best-effort` does without"
         }
         ErrorCode::GitAuth => "give a token on stdin with --auth-stdin",
+        ErrorCode::GitNetwork => {
+            "a sandbox reaches the hosts it was made with: `sandshell create --allow HOST`"
+        }
+        ErrorCode::GitConflict => "`sandshell git status` names the files that need a decision",
+        ErrorCode::TimedOut => "give more time with --timeout",
+        ErrorCode::ProgramNotFound if problem.detail.starts_with("git ") => {
+            "install it there, or make the sandbox from an image that has it: `sandshell create --image IMAGE`"
+        }
+        ErrorCode::ImageNotFound => {
+            "`sandshell image ls` lists images; `sandshell image import FILE` gives the hub one"
+        }
+        ErrorCode::ImageInUse => "`sandshell ls` shows the sandboxes that are made of it",
         ErrorCode::ProgramNotFound => {
             "check the name with `sandshell exec -c 'command -v NAME'`; shell text goes after -c"
         }

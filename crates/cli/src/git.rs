@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use sandshell_client::types::{
-    Encoded, GitAddRequest, GitAuth, GitBranchesRequest, GitCheckoutRequest, GitCloneReply,
-    GitCloneRequest, GitCommitRequest, GitDiffRequest, GitFileState, GitIdentity, GitLogRequest,
-    GitNewBranch, GitOldBranch, GitProgress, GitPullMode, GitPullRequest, GitPushRequest,
-    GitStatusReply, GitStatusRequest, Problem, SessionId,
+    Encoded, ErrorCode, GitAddRequest, GitAuth, GitBranchesRequest, GitCheckoutRequest,
+    GitCloneReply, GitCloneRequest, GitCommitRequest, GitDiffRequest, GitFileState, GitIdentity,
+    GitLogRequest, GitNewBranch, GitOldBranch, GitProgress, GitPullMode, GitPullRequest,
+    GitPushRequest, GitStatusReply, GitStatusRequest, NetworkMode, Problem, SessionId,
 };
 
 use crate::arguments::examples;
@@ -259,9 +259,53 @@ fn identity(text: &str) -> Result<GitIdentity, String> {
 
 pub(crate) fn run(remote: Remote, own: GitArguments) -> Done {
     remote.drive(async |hub| {
-        act(hub, own.command).await?;
-        Ok(ExitCode::SUCCESS)
+        let cloned = match &own.command {
+            GitCommand::Clone { from, place, .. } => Some((from.clone(), place.clone())),
+            _ => None,
+        };
+        match (act(hub, own.command).await, cloned) {
+            (Ok(()), _) => Ok(ExitCode::SUCCESS),
+            (Err(failure), Some((url, place))) => {
+                Err(of_clone(hub, failure, &url, place.as_ref()).await)
+            }
+            (Err(failure), None) => Err(failure),
+        }
     })
+}
+
+/// What to do about a clone that failed.
+async fn of_clone(hub: &Hub, failure: Failure, url: &str, place: Option<&Place>) -> Failure {
+    match failure.kind() {
+        Some(ErrorCode::GitNetwork) => {
+            let named = place.and_then(|place| place.sandbox.as_deref());
+            let Ok(sandbox) = hub.sandbox(named).await else {
+                return failure;
+            };
+            let host = host_of(url);
+            match hub.network_of(&sandbox).await {
+                Some(NetworkMode::Full) | None => failure.hint("check the address"),
+                Some(_) => failure.hint(format!(
+                    "the sandbox {} may not reach it; `sandshell create --allow {host}` makes one that may",
+                    sandbox.id
+                )),
+            }
+        }
+        Some(ErrorCode::GitNotFound) => {
+            failure.hint("check the address; a private repository needs --auth-stdin")
+        }
+        Some(ErrorCode::FileExists) => {
+            failure.hint("name another place, as in `sandshell git clone URL SANDBOX:PATH`")
+        }
+        _ => failure,
+    }
+}
+
+/// The host of `https://user@host:port/path` or `user@host:path`.
+fn host_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let host = rest.split('/').next().unwrap_or(rest);
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    host.split(':').next().unwrap_or(host)
 }
 
 /// Fills the three fields that all requests have.

@@ -1,6 +1,7 @@
 //! `sandshell help`: of commands, and of topics that belong to none. Also what is said about a line that is
 //! not understood.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -8,7 +9,7 @@ use clap::{Args, CommandFactory as _};
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
-use crate::{names, print};
+use crate::{habits, names, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct HelpArguments {
@@ -17,7 +18,7 @@ pub(crate) struct HelpArguments {
     words: Vec<String>,
 }
 
-const TOPICS: &[(&str, &str)] = &[
+pub(crate) const TOPICS: &[(&str, &str)] = &[
     (
         "exit-codes",
         "\
@@ -86,10 +87,14 @@ pub(crate) fn run(own: &HelpArguments) -> Result<ExitCode, Failure> {
         let Some(next) = command.find_subcommand(word).cloned() else {
             let known = command.get_subcommands().map(clap::Command::get_name);
             let topics = TOPICS.iter().map(|(name, _)| *name);
+            let path = command.get_bin_name().unwrap_or("sandshell");
+            let elsewhere = || habits::meant(word, &command, path);
             let hint = names::nearest(word, known.chain(topics)).map_or_else(
                 || {
-                    "`sandshell help` lists commands; topics are exit-codes, environment, names"
-                        .to_owned()
+                    elsewhere().unwrap_or_else(|| {
+                        "`sandshell help` lists commands; topics are exit-codes, environment, names"
+                            .to_owned()
+                    })
                 },
                 |meant| format!("did you mean `sandshell help {meant}`?"),
             );
@@ -111,7 +116,7 @@ pub(crate) fn run(own: &HelpArguments) -> Result<ExitCode, Failure> {
 }
 
 /// A line that is not understood, told as other failures are; or the help that was asked for.
-pub(crate) fn of_usage(error: &clap::Error) -> ExitCode {
+pub(crate) fn of_usage(error: &clap::Error, words: &[OsString]) -> ExitCode {
     let code = u8::try_from(error.exit_code()).unwrap_or(2);
     if code == 0 || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         // A reader that has seen enough is no failure.
@@ -131,30 +136,61 @@ pub(crate) fn of_usage(error: &clap::Error) -> ExitCode {
             what.push_str(line);
         }
     }
-    let (path, command) = command_of(std::env::args().skip(1));
+    let (path, command) = command_of(words.iter().skip(1));
     let help = format!("{path} --help");
-    let hint = match tip.or_else(|| forgotten_dashes(error, &command)) {
+    let known_elsewhere = unknown_word(error).and_then(|word| {
+        let names = || command.get_subcommands().map(clap::Command::get_name);
+        habits::meant(word, &command, &path).or_else(|| {
+            names::nearest(word, names()).map(|meant| format!("did you mean `{path} {meant}`?"))
+        })
+    });
+    let flag = unknown_flag(error).and_then(habits::instead_of);
+    let hint = match known_elsewhere
+        .or(flag.map(str::to_owned))
+        .or(tip)
+        .or_else(|| forgotten_dashes(error, &command))
+    {
+        Some(tip) if tip.ends_with('?') => format!("{tip} `{help}` tells more"),
         Some(tip) => format!("{tip}; `{help}` tells more"),
         None => format!("`{help}` shows what can be given"),
     };
-    let json = std::env::args_os()
-        .take_while(|word| word != "--")
+    let json = words
+        .iter()
+        .take_while(|word| *word != "--")
         .any(|word| word == "--json");
     Failure::usage(what).hint(hint).in_json(json).report()
 }
 
 /// The command that the first words name, and how it is called.
-fn command_of(words: impl Iterator<Item = String>) -> (String, clap::Command) {
+fn command_of<'a>(words: impl Iterator<Item = &'a OsString>) -> (String, clap::Command) {
     let mut path = "sandshell".to_owned();
     let mut command = Arguments::command();
     for word in words {
-        let Some(next) = command.find_subcommand(&word).cloned() else {
+        let Some(next) = command.find_subcommand(word).cloned() else {
             break;
         };
         path = format!("{path} {}", next.get_name());
         command = next;
     }
     (path, command)
+}
+
+/// The word that is no command.
+fn unknown_word(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) => Some(word),
+        _ => None,
+    }
+}
+
+/// The flag that is none.
+fn unknown_flag(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => {
+            Some(flag)
+        }
+        _ => None,
+    }
 }
 
 /// Where a command goes after `--` and was written without.

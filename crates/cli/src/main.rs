@@ -10,6 +10,7 @@
 #[cfg(target_os = "linux")]
 mod agent;
 mod arguments;
+mod audit;
 mod backups;
 mod completion;
 mod config;
@@ -20,17 +21,21 @@ mod copy;
 mod detach;
 #[cfg(target_os = "linux")]
 mod doctor;
+mod environment;
 mod exec;
 mod failure;
 mod files;
 mod git;
+mod habits;
 mod help;
+mod images;
 #[cfg(target_os = "linux")]
 mod launcher;
 #[cfg(target_os = "linux")]
 mod listener;
 #[cfg(target_os = "linux")]
 mod logs;
+mod manual;
 #[cfg(target_os = "linux")]
 mod mcp;
 mod names;
@@ -51,6 +56,7 @@ mod sessions;
 mod terminal_screen;
 mod terminals;
 mod tokens;
+mod update;
 mod values;
 mod version;
 mod watching;
@@ -74,9 +80,13 @@ fn main() -> ExitCode {
             _ => {}
         }
     }
-    let arguments = match Arguments::try_parse() {
+    if let Some(code) = completion::asked() {
+        return code;
+    }
+    let words = habits::put_right(std::env::args_os().collect());
+    let arguments = match Arguments::try_parse_from(&words) {
         Ok(arguments) => arguments,
-        Err(error) => return help::of_usage(&error),
+        Err(error) => return help::of_usage(&error, &words),
     };
     done(arguments.command).unwrap_or_else(Failure::report)
 }
@@ -99,15 +109,18 @@ fn done(command: Command) -> Result<ExitCode, Failure> {
         Command::Openapi { hub: true } => print(&sandshell_hub::openapi_json()),
         Command::Version(asking) => version::run(asking.remote, &asking.own),
         Command::Completion(arguments) => completion::run(&arguments),
+        Command::Man(arguments) => manual::run(&arguments),
         Command::Help(arguments) => help::run(&arguments),
         Command::Config(asking) => configure::run(&asking.remote, asking.own),
         Command::Login(asking) => configure::login(&asking.remote, asking.own),
         Command::Create(asking) => sandboxes::create(asking.remote, asking.own),
         Command::Ls(asking) => sandboxes::list(asking.remote, asking.own),
         Command::Get(asking) => sandboxes::get(asking.remote, &asking.own),
-        Command::Rm(asking) => sandboxes::change(asking.remote, asking.own, Change::Destroy),
-        Command::Pause(asking) => sandboxes::change(asking.remote, asking.own, Change::Pause),
-        Command::Resume(asking) => sandboxes::change(asking.remote, asking.own, Change::Resume),
+        Command::Rm(asking) => sandboxes::remove(asking.remote, &asking.own),
+        Command::Update(asking) => update::run(asking.remote, asking.own),
+        Command::Keepalive(asking) => sandboxes::change(asking.remote, &asking.own, Change::Keep),
+        Command::Pause(asking) => sandboxes::change(asking.remote, &asking.own, Change::Pause),
+        Command::Resume(asking) => sandboxes::change(asking.remote, &asking.own, Change::Resume),
         Command::Exec(asking) => exec::run(asking.remote, asking.own),
         Command::Shell(asking) => terminals::shell(asking.remote, asking.own),
         Command::Ps(asking) => processes::ps(asking.remote, &asking.own),
@@ -115,7 +128,7 @@ fn done(command: Command) -> Result<ExitCode, Failure> {
         Command::Attach(asking) => processes::attach(asking.remote, &asking.own),
         Command::Wait(asking) => processes::wait(asking.remote, asking.own),
         Command::Kill(asking) => processes::kill(asking.remote, &asking.own),
-        Command::Cp(asking) => copy::run(asking.remote, asking.own),
+        Command::Cp(asking) => copy::run(asking.remote, &asking.own),
         Command::Port(asking) => ports::run(asking.remote, asking.own),
         Command::Session(asking) => sessions::run(asking.remote, asking.own),
         Command::Terminal(asking) => terminals::run(asking.remote, asking.own),
@@ -125,6 +138,9 @@ fn done(command: Command) -> Result<ExitCode, Failure> {
         Command::Context(asking) => contexts::run(asking.remote, asking.own),
         Command::Events(asking) => watching::events(asking.remote, &asking.own),
         Command::Stats(asking) => watching::stats(asking.remote, &asking.own),
+        Command::Env(asking) => environment::run(asking.remote, asking.own),
+        Command::Image(asking) => images::run(asking.remote, asking.own),
+        Command::Audit(asking) => audit::run(asking.remote, asking.own),
         Command::Token(asking) => tokens::run(asking.remote, asking.own),
     }
 }

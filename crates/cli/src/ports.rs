@@ -73,6 +73,10 @@ impl FromStr for PortName {
     fn from_str(text: &str) -> Result<Self, String> {
         let wanted = || "expected PORT or SANDBOX/PORT, a port from 1 to 65535".to_owned();
         let thing: Thing = text.parse().map_err(|_| wanted())?;
+        let name = |c: char| c.is_ascii_lowercase();
+        if thing.sandbox.is_none() && thing.id.starts_with(name) {
+            return Err(format!("{}, as in {text}/8000", wanted()));
+        }
         let port = thing.id.parse().ok().filter(|port| *port > 0);
         Ok(Self {
             sandbox: thing.sandbox,
@@ -105,13 +109,13 @@ pub(crate) fn run(remote: Remote, own: PortArguments) -> Done {
             let made = hub.client.create_preview(&sandbox.id, port.port, &request);
             let preview = made.await.map_err(|error| {
                 let failure = Failure::from(error);
-                match failure.kind() {
-                    Some(sandshell_client::types::ErrorCode::InvalidRequest) => failure.hint(
-                        "`sandshell serve --preview-domain DOMAIN` gives a hub previews; \
-                         `sandshell port expose` works without",
-                    ),
-                    _ => failure,
+                if failure.line().contains("--preview-domain") {
+                    return failure.hint(format!(
+                        "`sandshell port expose {}/{}` works without",
+                        sandbox.id, port.port
+                    ));
                 }
+                failure
             })?;
             hub.out.made(&preview, &preview.url)?;
             Ok(ExitCode::SUCCESS)
@@ -130,11 +134,17 @@ pub(crate) fn run(remote: Remote, own: PortArguments) -> Done {
                 timeout_ms: timeout,
             };
             let reply = sandbox.client.wait_port(port.port, &request).await?;
-            hub.out.made(&reply, &port.port.to_string())?;
             if reply.timed_out {
-                hub.out.remark("sandshell: it took too long");
+                if hub.out.json {
+                    hub.out.object(&reply)?;
+                }
+                hub.out.remark(&format!(
+                    "sandshell: port {} did not answer in time; `sandshell port ls {}` lists those that listen",
+                    port.port, sandbox.id
+                ));
                 return Ok(ExitCode::from(124));
             }
+            hub.out.made(&reply, &port.port.to_string())?;
             Ok(ExitCode::SUCCESS)
         }
     })

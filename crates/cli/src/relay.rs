@@ -13,7 +13,7 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use sandshell_client::types::{
-    Encoded, ExitEvent, KillRequest, ProcessId, SignalRequest, SignalScope, StreamName,
+    Encoded, ExitEvent, KillRequest, NetworkMode, ProcessId, SignalRequest, SignalScope, StreamName,
 };
 use sandshell_client::{Client, ClientError, EventQuery, OutputStreamEvent};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -40,7 +40,7 @@ const PAUSES: [Duration; 5] = [
 const GRACE_MS: u64 = 2000;
 
 /// Killed by SIGPIPE, as a shell would say it.
-const UNREAD: u8 = 141;
+pub(crate) const UNREAD: u8 = 141;
 /// It took too long, as `timeout` says it.
 const TIMED_OUT: u8 = 124;
 /// Left by Ctrl-C.
@@ -61,12 +61,21 @@ pub(crate) struct Relay<'a> {
     pub(crate) id: &'a ProcessId,
     /// As a person would name it, to come back to it; absent for one that ends with us.
     pub(crate) name: Option<String>,
+    pub(crate) network: Network<'a>,
     pub(crate) out: Output,
+}
+
+/// What it may reach, to be asked for when it is of interest.
+pub(crate) enum Network<'a> {
+    Of(&'a Hub, &'a Sandbox),
+    #[cfg(target_os = "linux")]
+    Known(NetworkMode),
 }
 
 /// How a relay came to its end.
 enum End {
-    Exit(ExitEvent),
+    /// With whether it looked for a network in vain.
+    Exit(ExitEvent, bool),
     /// The stream ended, the process did not.
     Caught,
     Left,
@@ -75,11 +84,12 @@ enum End {
 
 impl<'a> Relay<'a> {
     /// Of a process that lives on without us.
-    pub(crate) fn of(hub: &Hub, sandbox: &'a Sandbox, id: &'a ProcessId) -> Self {
+    pub(crate) fn of(hub: &'a Hub, sandbox: &'a Sandbox, id: &'a ProcessId) -> Self {
         Self {
             client: &sandbox.client,
             id,
             name: Some(format!("{}/{id}", sandbox.id)),
+            network: Network::Of(hub, sandbox),
             out: hub.out,
         }
     }
@@ -98,7 +108,12 @@ impl<'a> Relay<'a> {
             feeding.abort();
         }
         Ok(match end? {
-            End::Exit(exit) => self.code_of(&exit),
+            End::Exit(exit, unreached) => {
+                if unreached {
+                    self.tell_of_network().await;
+                }
+                self.code_of(&exit)
+            }
             End::Caught => 0,
             End::Unread => {
                 if manner.own {
@@ -116,6 +131,22 @@ impl<'a> Relay<'a> {
                 INTERRUPTED
             }
         })
+    }
+
+    /// A sandbox without a network is the usual one, and whoever is new to it does not know.
+    async fn tell_of_network(&self) {
+        let (mode, remedy) = match &self.network {
+            Network::Of(hub, sandbox) => (
+                hub.network_of(sandbox).await,
+                "`sandshell create --allow HOST` makes one that may reach HOST",
+            ),
+            #[cfg(target_os = "linux")]
+            Network::Known(mode) => (Some(*mode), "add --allow HOST"),
+        };
+        if mode == Some(NetworkMode::None) {
+            let told = format!("sandshell: the sandbox has no network; hint: {remedy}");
+            self.out.remark(&told);
+        }
     }
 
     async fn kill(&self, grace_ms: u64) {
@@ -160,7 +191,10 @@ impl<'a> Relay<'a> {
                             last = event.id.or(last);
                             match screen.show(event.event).await? {
                                 Shown::More => {}
-                                Shown::Exit(exit) => return Ok(End::Exit(exit)),
+                                Shown::Exit(exit) => {
+                                    let failed = exit.exit_code != Some(0);
+                                    return Ok(End::Exit(exit, failed && screen.is_unreached()));
+                                }
                                 Shown::Unread => return Ok(End::Unread),
                             }
                         }
@@ -184,14 +218,15 @@ impl<'a> Relay<'a> {
     async fn caught(&self) -> Result<End, Failure> {
         let record = self.client.process(self.id).await?;
         Ok(if record.ended_at.is_some() {
-            End::Exit(ExitEvent {
+            let exit = ExitEvent {
                 exit_code: record.exit_code,
                 signal: record.signal,
                 timed_out: record.timed_out,
                 oom: record.oom,
                 cwd: None,
                 duration_ms: 0,
-            })
+            };
+            End::Exit(exit, false)
         } else {
             End::Caught
         })
@@ -266,11 +301,23 @@ pub(crate) enum Shown {
     Unread,
 }
 
+/// How much of the end of stderr is remembered.
+const LAST_WORDS: usize = 4096;
+/// What programs say on stderr that look for a host and reach no network.
+const UNREACHED: [&str; 4] = [
+    "Could not resolve",
+    "Name or service not known",
+    "Temporary failure in name resolution",
+    "Network is unreachable",
+];
+
 /// Our stdout and stderr, for output of others.
 pub(crate) struct Screen {
     stdout: tokio::io::Stdout,
     stderr: tokio::io::Stderr,
     out: Output,
+    /// The end of what was written to stderr.
+    last_words: Vec<u8>,
 }
 
 impl Screen {
@@ -279,6 +326,7 @@ impl Screen {
             stdout: tokio::io::stdout(),
             stderr: tokio::io::stderr(),
             out,
+            last_words: Vec::new(),
         }
     }
 
@@ -313,6 +361,12 @@ impl Screen {
         }
     }
 
+    /// Whether the program ended with saying that it reached nobody.
+    fn is_unreached(&self) -> bool {
+        let heard = String::from_utf8_lossy(&self.last_words);
+        UNREACHED.iter().any(|text| heard.contains(text))
+    }
+
     pub(crate) async fn write(
         &mut self,
         stream: StreamName,
@@ -326,6 +380,11 @@ impl Screen {
                 }
             }
             StreamName::Stderr | StreamName::LateStderr => {
+                let end = bytes.len().saturating_sub(LAST_WORDS);
+                self.last_words
+                    .extend_from_slice(bytes.get(end..).unwrap_or_default());
+                let past = self.last_words.len().saturating_sub(LAST_WORDS);
+                self.last_words.drain(..past);
                 match self.stderr.write_all(bytes).await {
                     Ok(()) => self.stderr.flush().await,
                     failed => failed,

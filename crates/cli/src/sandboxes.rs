@@ -1,11 +1,12 @@
 //! Sandboxes as a whole: `create`, `ls`, `get`, `rm`, `pause`, `resume`.
 
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use sandshell_client::SandboxFilter;
 use sandshell_client::types::{
-    IsolationPolicy, IsolationSpec, List, NetworkMode, NetworkSpec, OnIdle, SandboxId,
+    ErrorCode, IsolationPolicy, IsolationSpec, List, NetworkMode, NetworkSpec, OnIdle, SandboxId,
     SandboxLimits, SandboxRecord, SandboxSpec, SandboxState,
 };
 
@@ -20,6 +21,7 @@ pub(crate) enum Isolation {
     // There is no sandbox then.
     Strict,
     // There is one, and its record says what is off.
+    #[value(alias = "best_effort")]
     BestEffort,
 }
 
@@ -30,6 +32,15 @@ pub(crate) enum Idle {
     Sleep,
     // It is destroyed.
     Destroy,
+}
+
+impl From<Idle> for OnIdle {
+    fn from(what: Idle) -> Self {
+        match what {
+            Idle::Sleep => Self::Sleep,
+            Idle::Destroy => Self::Destroy,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -157,10 +168,7 @@ impl CreateArguments {
                 require: Vec::new(),
             }),
             idle_timeout_ms: self.idle,
-            on_idle: self.on_idle.map(|what| match what {
-                Idle::Sleep => OnIdle::Sleep,
-                Idle::Destroy => OnIdle::Destroy,
-            }),
+            on_idle: self.on_idle.map(OnIdle::from),
             max_lifetime_ms: self.lifetime,
         })
     }
@@ -168,10 +176,27 @@ impl CreateArguments {
 
 pub(crate) fn create(remote: Remote, own: CreateArguments) -> Done {
     remote.drive(async |hub| {
-        let record = hub.client.create_sandbox(&own.spec()?).await?;
+        let strict = own.isolation;
+        let created = hub.client.create_sandbox(&own.spec()?).await;
+        let record = created.map_err(|error| {
+            let failure = Failure::from(error);
+            match failure.kind() {
+                Some(ErrorCode::IsolationUnavailable) if strict.is_none() => failure.hint(format!(
+                    "`{} --isolation best-effort` does without; `sandshell doctor` there names the remedies",
+                    our_line()
+                )),
+                _ => failure,
+            }
+        })?;
         hub.out.made(&record, record.id.as_str())?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// The line that we were started with, to be typed again.
+fn our_line() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    format!("sandshell {}", values::quoted(&words))
 }
 
 #[derive(Debug, Args)]
@@ -351,29 +376,88 @@ pub(crate) enum Change {
     Destroy,
     Pause,
     Resume,
+    Keep,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RmArguments {
+    #[command(flatten)]
+    many: ManyArguments,
+
+    /// Be content when there is none of this name.
+    #[arg(long, short)]
+    force: bool,
+
+    /// Do not ask, with --all on a terminal.
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// Destroys sandboxes; a person is asked before all of them go.
+pub(crate) fn remove(remote: Remote, own: &RmArguments) -> Done {
+    remote.drive(async |hub| {
+        let names = own.many.names(hub).await?;
+        let people = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        if own.many.all && people && !own.yes && !own.force && !names.is_empty() {
+            let question = format!("destroy all {} sandboxes? [y/N] ", names.len());
+            if !agreed(&question)? {
+                return Err(Failure::failed("nothing was destroyed")
+                    .hint("answer y, or add -y not to be asked"));
+            }
+        }
+        each(hub, &names, async |name| {
+            match change_one(hub, name, Change::Destroy).await {
+                Err(failure) if own.force && failure.is_of_a_name() => Ok(()),
+                done => done,
+            }
+        })
+        .await
+    })
+}
+
+fn agreed(question: &str) -> Result<bool, Failure> {
+    let failed = |error: std::io::Error| Failure::local("the answer cannot be read", &error);
+    std::io::stderr()
+        .write_all(question.as_bytes())
+        .map_err(failed)?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(failed)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+pub(crate) fn change(remote: Remote, own: &ManyArguments, change: Change) -> Done {
+    remote.drive(async |hub| {
+        let names = own.names(hub).await?;
+        each(hub, &names, async |name| {
+            change_one(hub, name, change).await
+        })
+        .await
+    })
+}
+
+impl ManyArguments {
+    async fn names(&self, hub: &Hub) -> Result<Vec<String>, Failure> {
+        if self.all {
+            let all = hub.all_sandboxes(SandboxFilter::default()).await?;
+            Ok(all.into_iter().map(|record| record.id.into()).collect())
+        } else {
+            Ok(self.sandboxes.clone())
+        }
+    }
 }
 
 /// Does it to each; the first failure is told after the others have had their turn.
-pub(crate) fn change(remote: Remote, own: ManyArguments, change: Change) -> Done {
-    remote.drive(async |hub| {
-        let typed = if own.all {
-            let all = hub.all_sandboxes(SandboxFilter::default()).await?;
-            all.into_iter().map(|record| record.id.into()).collect()
-        } else {
-            own.sandboxes
-        };
-        let mut failed = None;
-        for name in &typed {
-            let done = change_one(hub, name, change).await;
-            if let Err(failure) = done {
-                // All but the first are told at once; that one is our own end.
-                if let Some(earlier) = failed.replace(failure) {
-                    earlier.in_json(hub.out.json).report();
-                }
+async fn each(hub: &Hub, names: &[String], act: impl AsyncFn(&str) -> Result<(), Failure>) -> Done {
+    let mut failed = None;
+    for name in names {
+        if let Err(failure) = act(name).await {
+            // All but the first are told at once; that one is our own end.
+            if let Some(earlier) = failed.replace(failure) {
+                earlier.in_json(hub.out.json).report();
             }
         }
-        failed.map_or(Ok(ExitCode::SUCCESS), Err)
-    })
+    }
+    failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
 async fn change_one(hub: &Hub, name: &str, change: Change) -> Result<(), Failure> {
@@ -382,6 +466,7 @@ async fn change_one(hub: &Hub, name: &str, change: Change) -> Result<(), Failure
         Change::Destroy => hub.client.destroy_sandbox(&id).await?,
         Change::Pause => hub.client.pause_sandbox(&id).await?,
         Change::Resume => hub.client.resume_sandbox(&id).await?,
+        Change::Keep => hub.client.keep_sandbox_alive(&id).await?,
     };
     hub.out.made(&record, id.as_str())
 }

@@ -1,18 +1,20 @@
 //! `sandshell serve`: the hub.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use rustix::process::{Pid, Resource, Signal, getrlimit, setrlimit};
 use sandshell_agent::Listen;
+use sandshell_client::types::{Protection, ProtectionStatus};
 use sandshell_hub::{HubOptions, ServeError, Started, StateDirError};
 
 use crate::agent::default_state_dir;
 use crate::arguments::ServeArguments;
-use crate::config;
+use crate::doctor;
+use crate::doctor::report::Isolation;
 use crate::failure::Failure;
-use crate::logs;
+use crate::{config, logs, values};
 
 pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
     if !arguments.listen.is_local() && arguments.token_file.is_none() {
@@ -34,10 +36,10 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::ours(&error))?;
-    let say = if passing.is_some() {
-        Passing::announce
-    } else {
-        announce
+    let here = passing.is_none().then(doctor::isolation_here);
+    let say = |started: &Started| match &here {
+        Some(here) => announce(started, here),
+        None => Passing::announce(started),
     };
     let served = runtime.block_on(sandshell_hub::serve(options(arguments), say));
     runtime.shutdown_background();
@@ -124,14 +126,15 @@ fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// Says where the hub is and how to try it.
-fn announce(started: &Started) {
+/// Says where the hub is and how to try it: lines that can be pasted wherever one stands.
+fn announce(started: &Started, here: &Isolation) {
     let Listen::Tcp(_) = started.address else {
         return;
     };
     let url = started.address.to_string();
     let file = started.token_file.as_deref();
-    let line = match (&started.fresh_token, file) {
+    let file = file.map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+    let line = match (&started.fresh_token, &file) {
         (Some(token), Some(file)) => {
             format!("token: {} (kept in {})\n", token.reveal(), file.display())
         }
@@ -139,21 +142,21 @@ fn announce(started: &Started) {
     };
     // What the command line finds by itself need not be said to it.
     let variable = |name: &str| std::env::var(name).ok();
-    let usual = file == Some(&*config::default_token_file(variable));
+    let usual = file == Some(config::default_token_file(variable));
     let mut settings = String::new();
     if url != config::DEFAULT_URL {
         settings.push_str(&format!("  export SANDSHELL_URL={url}\n"));
     }
-    if let (Some(file), false) = (file, usual) {
-        settings.push_str(&format!(
-            "  export SANDSHELL_TOKEN_FILE='{}'\n",
-            file.display()
-        ));
+    if let (Some(file), false) = (&file, usual) {
+        let file = quoted_path(file);
+        settings.push_str(&format!("  export SANDSHELL_TOKEN_FILE={file}\n"));
     }
-    let token = file.map_or_else(String::new, |file| format!("$(cat '{}')", file.display()));
+    let token = file.map_or_else(String::new, |file| format!("$(cat {})", quoted_path(&file)));
+    let us = our_name();
+    let (warning, flag) = weaker(here);
     let text = format!(
-        "Sandshell is served at {url}\n{line}\nTry it:\n{settings}  sandshell create first\n  \
-         sandshell exec first -- echo hello\n\nOr over HTTP:\n  \
+        "Sandshell is served at {url}\n{line}{warning}\nTry it:\n{settings}  {us} create first{flag}\n  \
+         {us} exec first -- echo hello\n\nOr over HTTP:\n  \
          curl -s {url}/v1/sandboxes/first/exec -H \"Authorization: Bearer {token}\" \
          -H 'Content-Type: application/json' -d '{{\"command\":\"echo hello\"}}'\n",
     );
@@ -162,4 +165,45 @@ fn announce(started: &Started) {
     let _ = stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush());
+}
+
+/// What is to be known when a sandbox of the default policy cannot be made here, and what to add to `create`.
+fn weaker(here: &Isolation) -> (String, &'static str) {
+    if let Some(error) = &here.error {
+        let line = format!(
+            "warning: no sandbox can be made here: {error}; `sandshell doctor` tells more\n"
+        );
+        return (line, "");
+    }
+    let off = |one: &&Protection| one.status == ProtectionStatus::Off;
+    let off: Vec<&Protection> = here.protections.iter().filter(off).collect();
+    let Some(reason) = off.first().and_then(|first| first.reason.as_deref()) else {
+        return (String::new(), "");
+    };
+    let names: Vec<&str> = off.iter().map(|one| one.name.name()).collect();
+    let line = format!(
+        "warning: sandboxes here must ask for `--isolation best-effort`: there is no {} ({reason}); \
+         `sandshell doctor` names the remedies\n",
+        names.join(", ")
+    );
+    (line, " --isolation best-effort")
+}
+
+fn quoted_path(path: &Path) -> String {
+    values::quoted(&[path.display().to_string()])
+}
+
+/// How we are called from anywhere: by our name if that leads to us, else by our path.
+fn our_name() -> String {
+    const NAME: &str = "sandshell";
+    let Ok(us) = std::env::current_exe() else {
+        return NAME.to_owned();
+    };
+    let same = |dir: PathBuf| dir.join(NAME).canonicalize().is_ok_and(|found| found == us);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(same) {
+        NAME.to_owned()
+    } else {
+        quoted_path(&us)
+    }
 }

@@ -286,19 +286,6 @@ async fn history(hub: &Hub, thing: &Thing) -> Result<(), Failure> {
     )
 }
 
-/// Words as text that a shell splits into the same words.
-fn quoted(words: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
-    let quoted = |word: &String| {
-        if !word.is_empty() && word.chars().all(plain) {
-            word.clone()
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    };
-    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
-}
-
 async fn exec_in(hub: &Hub, own: ExecInSession) -> Result<u8, Failure> {
     let command = match own.text {
         Some(text) => text,
@@ -307,7 +294,7 @@ async fn exec_in(hub: &Hub, own: ExecInSession) -> Result<u8, Failure> {
                 "write it as text after -c, as in `sandshell session exec work -c 'cd /tmp'`, or after `--`",
             ));
         }
-        None => quoted(&own.argv),
+        None => values::quoted(&own.argv),
     };
     let stdin = if own.interactive {
         let mut bytes = Vec::new();
@@ -392,16 +379,5 @@ async fn stream(
                 return Ok(141);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_stay_words() {
-        let words = ["echo", "a b", "it's", "", "$HOME", "x=1"].map(str::to_owned);
-        assert_eq!(quoted(&words), "echo 'a b' 'it'\\''s' '' '$HOME' x=1");
     }
 }

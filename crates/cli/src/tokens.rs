@@ -86,7 +86,17 @@ pub(crate) fn run(remote: Remote, own: TokenArguments) -> Done {
                 let ids: Vec<String> = list.items.into_iter().map(|record| record.id).collect();
                 for typed in &tokens {
                     let id = names::pick("token", typed, &ids, "sandshell token ls")?;
-                    let record = hub.client.revoke_token(&id).await?;
+                    let revoked = hub.client.revoke_token(&id).await;
+                    let record = revoked.map_err(|error| {
+                        let failure = Failure::from(error);
+                        if failure.line().contains("token file") {
+                            return failure.hint(
+                                "write another into that file, start `sandshell serve` anew, then \
+                                 `sandshell login < FILE`",
+                            );
+                        }
+                        failure
+                    })?;
                     hub.out.made(&record, &record.id)?;
                 }
             }

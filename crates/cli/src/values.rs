@@ -110,6 +110,19 @@ pub(crate) fn environment(
     Ok(env)
 }
 
+/// Words as text that a shell splits into the same words.
+pub(crate) fn quoted(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
+    let quoted = |word: &String| {
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
 /// A moment: how long ago, or RFC 3339.
 pub(crate) fn moment(text: &str) -> Result<Timestamp, String> {
     if let Ok(at) = text.parse::<Timestamp>() {
@@ -151,6 +164,12 @@ mod tests {
             assert!(duration(text).is_err(), "{text}");
             assert!(bytes(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn words_stay_words() {
+        let words = ["echo", "a b", "it's", "", "$HOME", "x=1"].map(str::to_owned);
+        assert_eq!(quoted(&words), "echo 'a b' 'it'\\''s' '' '$HOME' x=1");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Every command: its help, and the document that has them all.
 
 use std::fmt::Write as _;
+use std::process::Command;
 
-use super::{bare, ended};
+use super::{User, bare, ended};
 use crate::house::root;
 
 /// The commands below one, as its help lists them.
@@ -135,7 +136,114 @@ fn completions_are_made_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let made = ended(&mut bare(home.path(), &["completion", shell]));
         assert_eq!(made.code, Some(0), "{shell}");
-        assert!(made.out.contains("session"), "{shell}");
+        assert!(made.out.contains("SANDSHELL_COMPLETE"), "{shell}");
+    }
+}
+
+/// What may follow these words, as a shell is told.
+fn completed(mut command: Command, words: &[&str]) -> Vec<String> {
+    command
+        .args(["--", "sandshell"])
+        .args(words)
+        .env("SANDSHELL_COMPLETE", "fish");
+    let told = ended(&mut command);
+    assert_eq!((told.code, &*told.err), (Some(0), ""), "{words:?}");
+    let word = |line: &str| line.split('\t').next().unwrap_or_default().to_owned();
+    told.out.lines().map(word).collect()
+}
+
+#[test]
+fn ids_are_completed_from_the_hub() {
+    let user = User::with_box();
+    user.make("web");
+    user.ok(&["session", "create", "box", "--name", "work"]);
+    user.ok(&["exec", "box", "-d", "--name", "job", "--", "sleep", "600"]);
+    user.ok(&["terminal", "create", "box", "--name", "edit", "--", "cat"]);
+    user.ok(&["file", "mkdir", "box:/workspace/dir"]);
+    for (words, wanted) in [
+        (&["get", ""][..], &["box", "web"][..]),
+        (&["get", "w"], &["web"]),
+        (&["rm", "box", ""], &["box", "web"]),
+        (&["logs", "bo"], &["box/"]),
+        (&["logs", "box/"], &["box/job"]),
+        (&["session", "exec", "box/"], &["box/work"]),
+        (&["terminal", "attach", "box/e"], &["box/edit"]),
+        (&["file", "ls", "box:/workspace/"], &["box:/workspace/dir/"]),
+        (&["cp", "box:di"], &["box:dir/"]),
+        (&["token", "rm", "tok_a"], &["tok_admin"]),
+        (&["sess"], &["session"]),
+    ] {
+        let told = completed(user.command(&[]), words);
+        let told: Vec<&String> = told.iter().filter(|word| !word.starts_with('-')).collect();
+        assert_eq!(told, wanted, "{words:?}");
+    }
+    let flags = completed(user.command(&[]), &["exec", "--work"]);
+    assert_eq!(flags, ["--workdir"]);
+    // The line itself may say which hub.
+    let elsewhere = completed(
+        bare(user.home(), &[]),
+        &[
+            "get",
+            "--url",
+            user.hub.url(),
+            "--token-file",
+            "missing",
+            "",
+        ],
+    );
+    assert!(!elsewhere.contains(&"box".to_owned()), "there is no token");
+}
+
+#[test]
+fn a_hub_that_says_nothing_does_not_hold_the_shell() {
+    let home = tempfile::tempdir().unwrap();
+    // It takes connections and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let mut command = bare(home.path(), &[]);
+    command.env("SANDSHELL_URL", url);
+    let begun = std::time::Instant::now();
+    let told = completed(command, &["get", ""]);
+    assert!(told.iter().all(|word| word.starts_with('-')), "{told:?}");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10));
+}
+
+#[test]
+fn bash_asks_us() {
+    let user = User::with_box();
+    let plain = user.command(&[]);
+    let dir = std::path::Path::new(plain.get_program()).parent().unwrap();
+    let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap());
+    let script = "source <(sandshell completion bash); COMP_WORDS=(sandshell get b); COMP_CWORD=2; COMP_TYPE=9; \
+                  _clap_complete_sandshell sandshell b get; echo \"${COMPREPLY[@]}\"";
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", script]).env_clear();
+    for (key, value) in plain.get_envs() {
+        bash.env(key, value.unwrap_or_default());
+    }
+    let told = ended(bash.env("PATH", path));
+    assert_eq!(told.out, "box\n", "{told:?}");
+}
+
+#[test]
+fn every_command_has_a_page() {
+    let home = tempfile::tempdir().unwrap();
+    let made = ended(&mut bare(home.path(), &["man", "--dir", "pages/here"]));
+    assert_eq!((made.code, &*made.out, &*made.err), (Some(0), "", ""));
+    let page =
+        |name: &str| std::fs::read_to_string(home.path().join("pages/here").join(name)).unwrap();
+    walk(&mut Vec::new(), &mut |words, _| {
+        let name = [&["sandshell".to_owned()], words].concat().join("-");
+        let page = page(&format!("{name}.1"));
+        assert!(page.contains(".SH EXAMPLES"), "{name}");
+        assert!(page.contains(".SH SYNOPSIS"), "{name}");
+    });
+    let root = page("sandshell.1");
+    for part in ["EXIT CODES", "ENVIRONMENT", "NAMES"] {
+        assert!(
+            root.contains(&format!(".SH \"{part}\"")) || root.contains(&format!(".SH {part}")),
+            "{part}"
+        );
     }
 }
 

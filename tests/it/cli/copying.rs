@@ -177,3 +177,78 @@ fn a_backup_brings_a_directory_back() {
     assert_eq!(&archive[..4], b"\x28\xb5\x2f\xfd", "a zstd frame");
     assert_eq!(user.ok(&["backup", "rm", "mon"]), "mon\n");
 }
+
+#[test]
+fn stdin_and_stdout_are_places_too() {
+    let user = User::with_box();
+    let bytes: Vec<u8> = (0..=255_u8).cycle().take(500_000).collect();
+    let put = user.fed(&["cp", "-", "box:piped.bin"], &bytes);
+    assert!(
+        put.status.success(),
+        "{:?}",
+        String::from_utf8_lossy(&put.stderr)
+    );
+    let got = user.fed(&["cp", "box:piped.bin", "-"], b"");
+    assert!(got.stdout == bytes, "{} bytes came back", got.stdout.len());
+    // A directory is a tar.
+    user.ok(&["file", "mkdir", "box:d/e"]);
+    user.fed(&["file", "put", "box:d/f"], b"in it");
+    let tar = user.fed(&["cp", "box:d", "-"], b"").stdout;
+    let mut archive = tar::Archive::new(&*tar);
+    let names: Vec<String> = archive
+        .entries()
+        .unwrap()
+        .map(|entry| entry.unwrap().path().unwrap().display().to_string())
+        .collect();
+    assert!(names.iter().any(|name| name.ends_with('f')), "{names:?}");
+    let nowhere = user.fed(&["cp", "-", "box:d"], b"x");
+    assert_eq!(nowhere.status.code(), Some(2));
+}
+
+#[test]
+fn a_pipe_can_be_copied_from() {
+    let user = User::with_box();
+    let home = user.home();
+    let line = "exec \"$0\" cp <(echo from a pipe) box:made.txt";
+    let plain = user.command(&[]);
+    let status = std::process::Command::new("bash")
+        .args(["-c", line])
+        .arg(plain.get_program())
+        .envs(
+            plain
+                .get_envs()
+                .filter_map(|(key, value)| Some((key, value?))),
+        )
+        .current_dir(home)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    assert_eq!(user.ok(&["file", "cat", "box:made.txt"]), "from a pipe\n");
+    let mode = user.ok(&["file", "stat", "box:made.txt"]);
+    assert!(mode.contains("0644"), "not that of the pipe: {mode}");
+}
+
+#[test]
+fn several_go_into_a_directory() {
+    let user = User::with_box();
+    let home = user.home();
+    for name in ["a", "b"] {
+        fs::write(home.join(name), name).unwrap();
+    }
+    fs::create_dir(home.join("c")).unwrap();
+    fs::write(home.join("c/inner"), "c").unwrap();
+    user.ok(&["cp", "-r", "a", "b", "c", "box:"]);
+    assert_eq!(user.ok(&["file", "cat", "a", "b", "c/inner"]), "abc");
+    fs::create_dir(home.join("back")).unwrap();
+    user.ok(&["cp", "box:a", "box:c", "back"]);
+    assert_eq!(fs::read_to_string(home.join("back/c/inner")).unwrap(), "c");
+    // Within a sandbox as well.
+    user.ok(&["file", "mkdir", "-p", "box:in", "box:out"]);
+    user.ok(&["cp", "box:a", "box:b", "box:in"]);
+    user.ok(&["cp", "box:c", "box:in"]);
+    assert_eq!(user.ok(&["file", "ls", "-q", "box:in"]), "a\nb\nc\n");
+    user.ok(&["file", "mv", "box:in/a", "box:out"]);
+    user.ok(&["file", "mv", "in/b", "box:out/bee"]);
+    assert_eq!(user.ok(&["file", "ls", "-q", "out"]), "a\nbee\n");
+    assert_eq!(user.ok(&["file", "cat", "box:out/bee"]), "b");
+}

@@ -3,10 +3,10 @@
 use std::fmt::Debug;
 
 use sandshell_client::types::{
-    BackupRecord, ContextRecord, ExecResult, FileEntry, GitBranchesReply, GitCommit,
-    GitStatusReply, KillReply, List, PortRecord, Problem, ProcessRecord, SandboxEvent,
-    SandboxRecord, SandboxStats, SearchReply, SessionExecResult, SessionRecord, TerminalRecord,
-    TerminalScreen, TokenCreated, TokenRecord, VersionInfo, WaitReply,
+    AuditEntry, BackupRecord, ContextRecord, EnvReply, ExecResult, FileEntry, GitBranchesReply,
+    GitCommit, GitStatusReply, ImageRecord, KillReply, List, PortRecord, Problem, ProcessRecord,
+    SandboxEvent, SandboxRecord, SandboxStats, SearchReply, SessionExecResult, SessionRecord,
+    TerminalRecord, TerminalScreen, TokenCreated, TokenRecord, VersionInfo, WaitReply,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -95,6 +95,22 @@ fn every_reading_command_prints_the_type_of_the_api() {
     let _: List<ContextRecord> = read(&user, &["context", "ls"]);
     let _: VersionInfo = read(&user, &["version"]);
 
+    let changed: SandboxRecord = read(&user, &["update", "box", "--label", "a=b", "--pids", "200"]);
+    assert_eq!(changed.spec.labels["a"], "b");
+    assert_eq!(changed.spec.limits.unwrap().pids, Some(200));
+    let _: SandboxRecord = read(&user, &["keepalive", "box"]);
+    let env: EnvReply = read(&user, &["env", "--set", "A=1"]);
+    assert_eq!(env.env["A"].as_deref(), Some("1"));
+    let log: List<AuditEntry> = read(&user, &["audit", "--target", "box"]);
+    assert_eq!(log.items.last().unwrap().action, "sandbox.create");
+    std::fs::create_dir(user.home().join("root")).unwrap();
+    let image: ImageRecord = read(&user, &["image", "import", "root"]);
+    let list: List<ImageRecord> = read(&user, &["image", "ls"]);
+    assert_eq!(list.items, std::slice::from_ref(&image));
+    let shown: ImageRecord = read(&user, &["image", "show", "root"]);
+    assert_eq!(shown, image);
+    let _: ImageRecord = read(&user, &["image", "rm", "root"]);
+
     let script = "cd repo && git init -q -b main && git -c user.name=A -c user.email=a@b commit -q --allow-empty -m one";
     user.ok(&["exec", "-c", script]);
     let status: GitStatusReply = read(&user, &["git", "status", "-C", "box:repo"]);
@@ -156,11 +172,24 @@ fn an_error_is_the_problem_itself() {
     let problem: Problem = serde_json::from_str(&refused.err).unwrap();
     assert_eq!(problem.code.as_str(), "program_not_found");
     let local: Value = serde_json::from_str(&user.run(&["get", "bx", "--json"]).err).unwrap();
-    assert_eq!(local["title"], "there is no sandbox \"bx\"");
+    assert_eq!(local["detail"], "there is no sandbox \"bx\"");
+    assert_eq!(local["code"], "sandbox_not_found");
+    assert_eq!(local["status"], 404);
     assert!(local["hint"].as_str().unwrap().contains("box"));
     let usage: Value = serde_json::from_str(&user.run(&["ls", "--json", "--nope"]).err).unwrap();
     assert!(
-        usage["title"].as_str().unwrap().contains("--nope"),
+        usage["detail"].as_str().unwrap().contains("--nope"),
         "{usage}"
     );
+    for (words, code) in [
+        (&["logs", "box/nope"][..], "process_not_found"),
+        (&["session", "get", "box/nope"], "session_not_found"),
+        (&["image", "show", "nope"], "image_not_found"),
+        (&["exec", "box"], "invalid_request"),
+    ] {
+        let told = user.run(&[words, &["--json"]].concat());
+        let problem: Problem = serde_json::from_str(&told.err).unwrap();
+        assert_eq!(problem.code.as_str(), code, "{words:?}");
+        assert_eq!(problem.status, problem.code.status(), "{words:?}");
+    }
 }

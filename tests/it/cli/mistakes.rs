@@ -1,6 +1,9 @@
 //! Mistakes that people make: each has an error that says what, a hint that says what to type next, and
 //! the right exit code.
 
+mod things;
+mod usage;
+
 use std::fmt::Write as _;
 use std::fs;
 
@@ -49,258 +52,14 @@ fn check(run: impl Fn(&[&str]) -> Ended, mistakes: &[Mistake<'_>]) {
     );
 }
 
-const USAGE: &[Mistake<'_>] = &[
-    (&["lss"], 2, "unrecognized subcommand 'lss'", "'ls'"),
-    (
-        &["ls", "--labell", "a=b"],
-        2,
-        "unexpected argument '--labell'",
-        "--label",
-    ),
-    (
-        &["ls", "--label", "team"],
-        2,
-        "expected KEY=VALUE",
-        "sandshell ls --help",
-    ),
-    (
-        &["ls", "--state", "runing"],
-        2,
-        "expected one of creating, ready",
-        "sandshell ls --help",
-    ),
-    (
-        &["ls", "--hub", "a", "--url", "b"],
-        2,
-        "cannot be used with",
-        "sandshell ls",
-    ),
-    (
-        &["exec", "box"],
-        2,
-        "there is no command to run",
-        "after `--`",
-    ),
-    (
-        &["exec", "box", "ls"],
-        2,
-        "unexpected argument 'ls'",
-        "-- ls",
-    ),
-    (
-        &["exec", "box", "-c", "a", "--", "b"],
-        2,
-        "cannot be used with",
-        "sandshell exec --help",
-    ),
-    (
-        &["exec", "box", "--timeout", "soon", "--", "a"],
-        2,
-        "500ms, 30s, 5m",
-        "sandshell exec --help",
-    ),
-    (
-        &["exec", "box", "-e", "=x", "--", "a"],
-        2,
-        "expected KEY=VALUE",
-        "sandshell exec --help",
-    ),
-    (
-        &["exec", "box", "-e", "NOT_SET_HERE", "--", "a"],
-        2,
-        "not set here",
-        "sandshell exec --help",
-    ),
-    (
-        &["exec", "box", "--env-file", "missing", "--", "a"],
-        2,
-        "missing cannot be read",
-        "KEY=VALUE",
-    ),
-    (
-        &["exec", "box", "--env-file", "bad.env", "--", "a"],
-        2,
-        "line 2 of bad.env",
-        "start with #",
-    ),
-    (
-        &["exec", "-t", "-d", "box", "--", "a"],
-        2,
-        "cannot be used with",
-        "sandshell exec --help",
-    ),
-    (
-        &["create", "Bad_Name"],
-        2,
-        "lower-case letters, digits",
-        "sandshell create --help",
-    ),
-    (
-        &["create", "--memory", "lots"],
-        2,
-        "512m or 2g",
-        "sandshell create --help",
-    ),
-    (
-        &["create", "--network", "some"],
-        2,
-        "expected none or full",
-        "sandshell create --help",
-    ),
-    (
-        &["create", "--isolation", "none"],
-        2,
-        "invalid value 'none'",
-        "sandshell create --help",
-    ),
-    (&["rm"], 2, "required arguments", "sandshell rm"),
-    (&["logs"], 2, "<PROCESS>", "sandshell logs"),
-    (
-        &["logs", "box/"],
-        2,
-        "expected ID or SANDBOX/ID",
-        "sandshell logs --help",
-    ),
-    (
-        &["logs", "web", "--since", "yesterday"],
-        2,
-        "such as 10m",
-        "sandshell logs --help",
-    ),
-    (
-        &["cp", "a", "b"],
-        2,
-        "neither is in a sandbox",
-        "SANDBOX:PATH",
-    ),
-    (
-        &["port", "expose", "http"],
-        2,
-        "from 1 to 65535",
-        "sandshell port expose --help",
-    ),
-    (
-        &["port", "expose", "box/99999"],
-        2,
-        "from 1 to 65535",
-        "sandshell port expose --help",
-    ),
-    (&["token", "create"], 2, "--scope", "sandshell token create"),
-    (
-        &["token", "create", "--scope", "root"],
-        2,
-        "admin, create or sandbox:ID",
-        "token create --help",
-    ),
-    (
-        &["terminal", "create", "--size", "big"],
-        2,
-        "such as 80x24",
-        "terminal create --help",
-    ),
-    (
-        &["file", "chmod", "u+x", "a"],
-        2,
-        "octal digits",
-        "sandshell file chmod --help",
-    ),
-    (
-        &["events", "--type", "ooom"],
-        2,
-        "did you mean oom?",
-        "sandshell events --help",
-    ),
-    (
-        &["context", "create", "--language", "pyton"],
-        2,
-        "invalid value 'pyton'",
-        "python",
-    ),
-    (
-        &["completion", "cmd"],
-        2,
-        "invalid value 'cmd'",
-        "sandshell completion --help",
-    ),
-    (
-        &["help", "exitcodes"],
-        2,
-        "no command or topic",
-        "sandshell help exit-codes",
-    ),
-    (
-        &["config", "set", "sandbx", "a"],
-        2,
-        "there is no key \"sandbx\"",
-        "\"sandbox\"",
-    ),
-    (
-        &["config", "set", "color", "red"],
-        2,
-        "auto, always or never",
-        "config unset",
-    ),
-    (
-        &["config", "set", "hubs.a.url", "ftp://x"],
-        2,
-        "starts with http://",
-        "config unset",
-    ),
-    (
-        &["config", "set", "detach_keys", "ctrl-alt"],
-        2,
-        "not a key",
-        "config unset",
-    ),
-    (
-        &["config", "unset", "sandbox"],
-        1,
-        "not set in your own file",
-        "config show --origin",
-    ),
-    (
-        &["config", "use", "wrk"],
-        1,
-        "no hub \"wrk\"",
-        "sandshell login --name wrk",
-    ),
-    (
-        &["ls", "--hub", "nohub"],
-        2,
-        "no hub \"nohub\"",
-        "sandshell login --name nohub",
-    ),
-    (
-        &["ls", "--url", "https://x"],
-        2,
-        "starts with http:// or unix:/",
-        "comes from --url",
-    ),
-    (
-        &["ls", "--url", "http://me:secret@x"],
-        2,
-        "not into it",
-        "comes from --url",
-    ),
-    (
-        &["ls", "--token-file", "missing"],
-        4,
-        "missing (--token-file) cannot be read",
-        "sandshell login",
-    ),
-    (
-        &["login", "--name", "a/b"],
-        2,
-        "is no name for a hub",
-        "letters, digits",
-    ),
-];
-
 #[test]
 fn lines_that_are_not_understood() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("bad.env"), "A=1\nnonsense\n").unwrap();
-    check(|words| ended(&mut bare(home.path(), words)), USAGE);
+    check(
+        |words| ended(&mut bare(home.path(), words)),
+        usage::MISTAKES,
+    );
 }
 
 #[test]
@@ -371,156 +130,6 @@ fn hubs_that_are_not_there() {
     answering.join().unwrap();
 }
 
-/// Of a user with the sandboxes `box`, `cold` (paused), `web-1` and `web-2`.
-const THINGS: &[Mistake<'_>] = &[
-    (
-        &["get", "bax"],
-        1,
-        "there is no sandbox \"bax\"",
-        "did you mean \"box\"?",
-    ),
-    (&["get", "zzzzzz"], 1, "there is no sandbox", "sandshell ls"),
-    (
-        &["get", "we"],
-        1,
-        "beginning of 2 sandbox ids",
-        "web-1, web-2",
-    ),
-    (
-        &["exec", "cold", "--", "true"],
-        125,
-        "is paused",
-        "sandshell resume",
-    ),
-    (
-        &["exec", "--", "pyhton"],
-        127,
-        "no program \"pyhton\"",
-        "command -v",
-    ),
-    (&["exec", "--", "/etc/passwd"], 126, "", "file stat"),
-    (
-        &["exec", "-u", "nobodyhere", "--", "true"],
-        125,
-        "nobodyhere",
-        "/etc/passwd",
-    ),
-    (
-        &["exec", "-w", "/no/dir", "--", "true"],
-        125,
-        "/no/dir",
-        "sandshell file ls",
-    ),
-    (
-        &["logs", "jbo"],
-        1,
-        "there is no process \"jbo\"",
-        "did you mean \"job\"?",
-    ),
-    (
-        &["kill", "nothing"],
-        1,
-        "there is no process",
-        "sandshell ps -a",
-    ),
-    (
-        &["kill", "job", "--signal", "HUP"],
-        1,
-        "ended",
-        "sandshell logs",
-    ),
-    (
-        &["attach", "nothing"],
-        125,
-        "there is no process",
-        "sandshell ps -a",
-    ),
-    (
-        &["session", "exec", "wrok", "-c", "a"],
-        125,
-        "no session \"wrok\"",
-        "\"work\"",
-    ),
-    (
-        &["session", "exec", "work"],
-        2,
-        "there is no command",
-        "-c 'cd /tmp'",
-    ),
-    (&["session", "create", "--shell", "fish"], 1, "fish", ""),
-    (
-        &["terminal", "attach", "t"],
-        125,
-        "there is no terminal \"t\"",
-        "terminal ls",
-    ),
-    (
-        &["context", "run", "c", "-c", "1"],
-        125,
-        "there is no context \"c\"",
-        "context ls",
-    ),
-    (
-        &["backup", "restore", "b"],
-        1,
-        "there is no backup \"b\"",
-        "backup ls",
-    ),
-    (
-        &["token", "rm", "zz"],
-        1,
-        "there is no token \"zz\"",
-        "token ls",
-    ),
-    (
-        &["file", "cat", "missing"],
-        1,
-        "missing",
-        "sandshell file ls",
-    ),
-    (&["file", "cat", "dir"], 1, "dir", "sandshell cp"),
-    (&["file", "ls", "a.txt"], 1, "a.txt", "file stat"),
-    (&["file", "rm", "dir"], 1, "not empty", "-r"),
-    (&["file", "mv", "a.txt", "dir/inner/../../a.txt"], 1, "", ""),
-    (&["file", "search", "("], 1, "unclosed group", "-F"),
-    (
-        &["cp", "missing", "box:"],
-        1,
-        "missing cannot be read",
-        "SANDBOX:PATH",
-    ),
-    (
-        &["cp", "box:missing", "."],
-        1,
-        "missing",
-        "sandshell file ls",
-    ),
-    (
-        &["cp", "box:a.txt", "no/such/dir/a"],
-        1,
-        "cannot be written",
-        "this machine",
-    ),
-    (
-        &["cp", "box:a", "web-1:b"],
-        2,
-        "not in the same",
-        "copy it here first",
-    ),
-    (
-        &["git", "status", "-C", "dir"],
-        1,
-        "not a git repository",
-        "-C names",
-    ),
-    (
-        &["create", "box", "--memory", "64m"],
-        1,
-        "is in use",
-        "Take another id",
-    ),
-];
-
 #[test]
 fn things_that_are_not_there_or_not_allowed() {
     let user = User::new();
@@ -551,22 +160,40 @@ fn things_that_are_not_there_or_not_allowed() {
     user.ok(&["file", "mkdir", "box:dir/inner"]);
     user.fed(&["file", "put", "box:a.txt"], b"a");
     user.ok(&["session", "create", "box", "--name", "work"]);
+    user.ok(&["exec", "box", "-d", "--name", "nap", "--", "sleep", "600"]);
+    for name in ["a.env", "b.env", "bad.env"] {
+        fs::write(user.home().join(name), "A=1\n").unwrap();
+    }
     let secret = user.home().join("dir-here");
     fs::create_dir(&secret).unwrap();
     check(
         |words| ended(user.command(words).env("SANDSHELL_SANDBOX", "box")),
-        THINGS,
+        things::MISTAKES,
     );
     let late = user.run(&["port", "wait", "box/1", "--timeout", "100ms"]);
     assert_eq!(late.code, Some(124), "{late:?}");
     check(
         none,
-        &[(
-            &["exec", "--", "true"],
-            2,
-            "there are 4 sandboxes",
-            "SANDSHELL_SANDBOX",
-        )],
+        &[
+            (
+                &["exec", "--", "true"],
+                2,
+                "there are 4 sandboxes",
+                "SANDSHELL_SANDBOX",
+            ),
+            (
+                &["logs", "box"],
+                2,
+                "\"box\" is a sandbox",
+                "`sandshell ps -a box`",
+            ),
+            (
+                &["file", "ls", "web-1"],
+                2,
+                "\"web-1\" is a sandbox",
+                "`sandshell file ls web-1:.`",
+            ),
+        ],
     );
 }
 

@@ -23,6 +23,8 @@ struct Seat {
     slave: File,
     child: Child,
     seen: String,
+    /// Everything, from the beginning.
+    all: Vec<u8>,
     /// The terminal's mode before it was started.
     before: String,
 }
@@ -74,6 +76,7 @@ impl Seat {
             slave,
             child,
             seen: String::new(),
+            all: Vec::new(),
             before,
         }
     }
@@ -84,24 +87,26 @@ impl Seat {
 
     /// Reads until this has been seen since the last time.
     fn until(&mut self, text: &str) {
-        let deadline = Instant::now() + DEADLINE;
         while !self.seen.contains(text) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "no {text:?} in {:?}", self.seen);
-            let wait = Timespec {
-                tv_sec: left.as_secs().try_into().unwrap(),
-                tv_nsec: left.subsec_nanos().into(),
-            };
-            let mut fds = [PollFd::new(&self.master, PollFlags::IN)];
-            if poll(&mut fds, Some(&wait)).unwrap() == 0 {
-                continue;
-            }
-            let mut buffer = [0; 4096];
-            let n = self.master.read(&mut buffer).unwrap();
-            self.seen.push_str(&String::from_utf8_lossy(&buffer[..n]));
+            self.read(text);
         }
         let at = self.seen.find(text).unwrap() + text.len();
         self.seen = self.seen.split_off(at);
+    }
+
+    /// Reads what there is, for the sake of this.
+    fn read(&mut self, wanted: &str) {
+        let wait = Timespec {
+            tv_sec: DEADLINE.as_secs().try_into().unwrap(),
+            tv_nsec: 0,
+        };
+        let mut fds = [PollFd::new(&self.master, PollFlags::IN)];
+        let ready = poll(&mut fds, Some(&wait)).unwrap();
+        assert!(ready > 0, "no {wanted:?} in {:?}", self.seen);
+        let mut buffer = [0; 4096];
+        let n = self.master.read(&mut buffer).unwrap();
+        self.all.extend_from_slice(&buffer[..n]);
+        self.seen.push_str(&String::from_utf8_lossy(&buffer[..n]));
     }
 
     fn is_raw(&self) -> bool {
@@ -131,6 +136,17 @@ impl Seat {
         assert_eq!(mode(&self.slave), self.before, "the mode is not given back");
         status.code()
     }
+}
+
+/// What would take the user's screen, or all that had scrolled away.
+fn clears(bytes: &[u8]) -> bool {
+    ["\x1bc", "\x1b[2J", "\x1b[3J", "\x1b[H\x1b[J"]
+        .iter()
+        .any(|clear| {
+            bytes
+                .windows(clear.len())
+                .any(|part| part == clear.as_bytes())
+        })
 }
 
 impl Drop for Seat {
@@ -241,4 +257,174 @@ fn exec_takes_a_terminal_where_there_is_one() {
         Some(1),
         "a pipe is none"
     );
+}
+
+#[test]
+fn a_fresh_terminal_leaves_our_screen_alone() {
+    let user = User::with_box();
+    for words in [
+        &["exec", "box", "--", "echo", "here"][..],
+        &["shell", "box", "--", "echo", "here"],
+        &["run", "--", "echo", "here"],
+    ] {
+        let mut seat = Seat::take(&user, words);
+        seat.until("here\r\n");
+        assert_eq!(seat.code(), Some(0), "{words:?}");
+        // Nothing before it, and nothing but what the program wrote.
+        assert_eq!(String::from_utf8_lossy(&seat.all), "here\r\n", "{words:?}");
+    }
+    // Into a pipe, too; and no byte is lost however much there is.
+    let said = user.run(&["exec", "-it", "box", "--", "seq", "300000"]);
+    assert_eq!(said.code, Some(0));
+    let last = said.out.lines().last().map(str::to_owned);
+    assert!(
+        said.out.starts_with("1\r\n2\r\n"),
+        "{:?}",
+        said.out.get(..40)
+    );
+    assert_eq!(said.out.lines().count(), 300_000, "the last is {last:?}");
+}
+
+#[test]
+fn coming_back_keeps_what_was_on_our_screen() {
+    let user = User::with_box();
+    user.ok(&[
+        "terminal",
+        "create",
+        "--name",
+        "t",
+        "--",
+        "sh",
+        "-c",
+        "echo dr''awn; cat",
+    ]);
+    let mut seat = Seat::take(&user, &["terminal", "attach", "t"]);
+    seat.until("drawn");
+    seat.type_in("typed\n");
+    seat.until("typed");
+    assert!(
+        !clears(&seat.all),
+        "{:?}",
+        String::from_utf8_lossy(&seat.all)
+    );
+    // What was there has scrolled up: a line feed for each row, from the last one.
+    let scrolled = format!("\x1b[24;1H{}", "\n".repeat(24));
+    let all = String::from_utf8_lossy(&seat.all).replace("\r\n", "\n");
+    assert!(all.contains(&scrolled), "{all:?}");
+    seat.type_in("\x10\x11");
+    assert_eq!(seat.code(), Some(0));
+    // Into a pipe goes what comes, and no picture; keys that are piped in are all passed on.
+    let piped = user.fed(&["terminal", "attach", "t"], b"\x10\x11more\n\x04");
+    let text = String::from_utf8_lossy(&piped.stdout).into_owned();
+    assert!(
+        text.contains("more\r\n") && !text.contains("drawn"),
+        "{text:?}"
+    );
+    assert_eq!(piped.status.code(), Some(0));
+}
+
+#[test]
+fn a_shell_without_a_terminal_reads_its_input_and_ends() {
+    let user = User::with_box();
+    let ended = user.run(&["shell", "box"]);
+    assert_eq!((ended.code, &*ended.out), (Some(0), ""), "{ended:?}");
+    let piped = user.fed(&["shell"], b"cd /tmp\npwd\necho err >&2\nexit 3\n");
+    assert_eq!(piped.status.code(), Some(3));
+    assert_eq!(
+        (&*piped.stdout, &*piped.stderr),
+        (&b"/tmp\n"[..], &b"err\n"[..])
+    );
+    // One that was asked for is told of the end, though the shell is still starting.
+    let told = user.fed(&["shell", "-t", "box"], b"");
+    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    let told = user.fed(&["exec", "-it", "box", "--", "cat"], b"a line\n");
+    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    assert_eq!(user.ok(&["terminal", "ls", "-q"]), "", "nothing is left");
+}
+
+#[test]
+fn the_end_of_our_input_is_not_that_of_a_terminal_of_others() {
+    let user = User::with_box();
+    let script = "read x; echo got-$x-";
+    user.ok(&[
+        "terminal", "create", "--name", "t", "--", "sh", "-c", script,
+    ]);
+    let looking = user
+        .command(&["terminal", "attach", "t"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + DEADLINE;
+    while !user
+        .ok(&["terminal", "ls", "--json"])
+        .contains("\"viewers\":1")
+    {
+        assert!(Instant::now() < deadline, "nobody came");
+    }
+    let typing = user.fed(&["terminal", "attach", "t"], b"hello\n");
+    for output in [typing, looking.wait_with_output().unwrap()] {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("got-hello-"), "{text:?}");
+        assert_eq!(output.status.code(), Some(0));
+    }
+}
+
+#[test]
+fn run_gives_its_command_a_terminal() {
+    let user = User::new();
+    let mut seat = Seat::take(
+        &user,
+        &[
+            "run",
+            "-it",
+            "--rm",
+            "-c",
+            "tty; stty size; read x; exit $x",
+        ],
+    );
+    seat.until("/dev/pts/");
+    seat.until("24 80");
+    assert!(seat.is_raw());
+    // There is nothing to come back to: the keys that detach are keys as others.
+    seat.type_in("\x11\x157\n");
+    assert_eq!(seat.code(), Some(7));
+    let mut seat = Seat::take(&user, &["run", "-T", "--", "tty"]);
+    seat.until("not a tty");
+    assert_eq!(seat.code(), Some(1));
+}
+
+#[test]
+fn a_person_is_asked_before_all_sandboxes_go() {
+    let user = User::with_box();
+    let mut seat = Seat::take(&user, &["rm", "--all"]);
+    seat.until("destroy all 1 sandboxes? [y/N]");
+    seat.type_in("n\n");
+    seat.until("nothing was destroyed");
+    assert_eq!(seat.code(), Some(1));
+    assert_eq!(user.ok(&["ls", "-q"]), "box\n");
+    let mut seat = Seat::take(&user, &["rm", "--all", "-y"]);
+    seat.until("box");
+    assert_eq!(seat.code(), Some(0));
+    assert_eq!(user.ok(&["ls", "-q"]), "");
+}
+
+#[test]
+fn a_question_of_a_program_is_answered_once() {
+    let user = User::with_box();
+    // It asks where the cursor is as soon as it can: before we are there, or after.
+    let script = "stty raw -echo; printf '\\033[6n'; IFS= read -r -d R first; \
+                  if IFS= read -r -t 0.5 -d R; then echo tw''ice; else echo on''ce; fi";
+    for _ in 0..6 {
+        let mut seat = Seat::take(&user, &["exec", "box", "--", "bash", "-c", script]);
+        let mut answered = false;
+        while !seat.seen.contains("once") {
+            assert!(!seat.seen.contains("twice"), "{:?}", seat.seen);
+            seat.read("once");
+            if seat.seen.contains("\x1b[6n") && !answered {
+                seat.type_in("\x1b[1;1R");
+                answered = true;
+            }
+        }
+        assert_eq!(seat.code(), Some(0));
+    }
 }

@@ -15,7 +15,7 @@ use sandshell_sys::cgroup::{Controller, Facts, Version, locate, locate_unified};
 use sandshell_sys::landlock;
 
 use super::host::{bytes, existing, kernel, number, program};
-use super::report::Check;
+use super::report::{Check, Status};
 use crate::agent::default_state_dir;
 use crate::arguments::DoctorArguments;
 use crate::listener::Listener;
@@ -62,6 +62,19 @@ pub(super) fn all(arguments: &DoctorArguments) -> Vec<Check> {
     ];
     checks.extend(TOOLS.iter().map(tool));
     checks
+}
+
+/// Whether there is all that a sandbox's protections are made of, by the cheap of the checks.
+pub(super) fn nothing_is_missing() -> bool {
+    rustix::process::geteuid().is_root()
+        && [
+            kernel_version(),
+            control_groups(),
+            landlock_abi(),
+            seccomp(),
+        ]
+        .iter()
+        .all(|check| check.status == Status::Ok)
 }
 
 fn kernel_version() -> Check {
