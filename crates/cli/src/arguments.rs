@@ -14,6 +14,8 @@ use sandshell_hub::PreviewDomain;
 
 use crate::connection::Asking;
 #[cfg(target_os = "linux")]
+use crate::exec::TerminalChoice;
+#[cfg(target_os = "linux")]
 use crate::run::bounds::Bounds;
 
 /// What a help opens with.
@@ -158,6 +160,9 @@ pub(crate) enum Command {
     /// Print the completions of a shell.
     #[command(before_help = examples!("completion bash > /etc/bash_completion.d/sandshell", "completion zsh > ~/.zfunc/_sandshell"))]
     Completion(crate::completion::CompletionArguments),
+    /// Write the manual pages of all commands.
+    #[command(before_help = examples!("man --dir ~/.local/share/man/man1", "man --dir build/man && man build/man/sandshell-exec.1"))]
+    Man(crate::manual::ManArguments),
     /// Show the help of a command, or of a topic: exit-codes, environment, names.
     #[command(before_help = examples!("help exec", "help exit-codes"))]
     Help(crate::help::HelpArguments),
@@ -248,22 +253,46 @@ pub(crate) struct RunArguments {
     pub(crate) image: Option<PathBuf>,
 
     /// Directory in which the command starts [default: /workspace].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long = "workdir", short, alias = "cwd", value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
 
     /// User in the sandbox that it runs as [default: sandbox].
-    #[arg(long, value_name = "USER")]
+    #[arg(long, short, value_name = "USER")]
     pub(crate) user: Option<String>,
 
-    /// Variable in its environment; may be given again.
-    #[arg(long = "env", short = 'e', value_name = "KEY=VALUE", value_parser = variable)]
-    pub(crate) environment: Vec<(String, String)>,
+    /// Variable for it, KEY=VALUE, or KEY for its value here; may be given again.
+    #[arg(long = "env", short, value_name = "VARIABLE", value_parser = crate::values::variable)]
+    pub(crate) env: Vec<(String, Option<String>)>,
+
+    /// File with a variable on each line; may be given again.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_file: Vec<PathBuf>,
 
     #[command(flatten)]
     pub(crate) bounds: Bounds,
 
+    #[command(flatten)]
+    pub(crate) terminal: TerminalChoice,
+
+    /// Taken for the sake of habit: nothing of it is ever left.
+    #[arg(long, hide = true)]
+    pub(crate) rm: bool,
+
+    /// Text for a shell in the sandbox, instead of CMD.
+    #[arg(
+        short = 'c',
+        long = "command",
+        value_name = "TEXT",
+        conflicts_with = "command"
+    )]
+    pub(crate) text: Option<String>,
+
+    /// Shell for -c [default: bash, else sh].
+    #[arg(long, value_name = "SHELL", requires = "text")]
+    pub(crate) shell: Option<String>,
+
     /// The command and its arguments [default: what the image says].
-    #[arg(last = true, required_unless_present = "image", value_name = "CMD")]
+    #[arg(last = true, required_unless_present_any = ["image", "text"], value_name = "CMD")]
     pub(crate) command: Vec<String>,
 }
 

@@ -58,9 +58,9 @@ enum BackupCommand {
         /// The backup: its id or the beginning of it, in a sandbox as SANDBOX/ID.
         #[arg(value_name = "BACKUP")]
         backup: Thing,
-        /// The directory that is replaced [default: the one it was made from].
-        #[arg(long, value_name = "DIR")]
-        path: Option<String>,
+        /// The directory that is replaced, PATH or SANDBOX:PATH [default: the one it was made from].
+        #[arg(long, value_name = "PLACE")]
+        path: Option<Place>,
         /// User whose rights are used, and who owns what is restored.
         #[arg(long, short, value_name = "USER")]
         user: Option<String>,
@@ -125,6 +125,10 @@ pub(crate) fn run(remote: Remote, own: BackupArguments) -> Done {
                 user,
             } => {
                 let (sandbox, record) = backup(hub, &thing).await?;
+                let path = match path {
+                    Some(place) => Some(hub.path_beside(&sandbox, place).await?),
+                    None => None,
+                };
                 let request = RestoreRequest {
                     path,
                     user,

@@ -12,7 +12,7 @@ use sandshell_client::{Client, ClientError, Page, SandboxFilter};
 
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::names::{self, Thing};
+use crate::names::{self, Place, Thing};
 use crate::output::Output;
 use crate::paint::{Paint, When};
 
@@ -58,6 +58,15 @@ pub(crate) struct Asking<T: Args> {
     pub(crate) own: T,
     #[command(flatten)]
     pub(crate) remote: Remote,
+}
+
+/// What was to be named where a sandbox was.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wanted<'a> {
+    /// A path, for this command.
+    Path(&'a str),
+    /// This in a sandbox, and the command that lists all of them.
+    Thing(&'a str, &'a str),
 }
 
 /// A hub to talk to.
@@ -162,6 +171,52 @@ impl Hub {
         parsed(&names::pick("sandbox", typed, &ids, "sandshell ls")?)
     }
 
+    /// A second path in this sandbox, which may be named again.
+    pub(crate) async fn path_beside(
+        &self,
+        sandbox: &Sandbox,
+        place: Place,
+    ) -> Result<String, Failure> {
+        if let Some(name) = &place.sandbox {
+            let other = self.sandbox(Some(name)).await?.id;
+            if other != sandbox.id {
+                return Err(Failure::usage(format!(
+                    "one path is in {}, the other in {other}",
+                    sandbox.id
+                ))
+                .hint(format!(
+                    "copy it here first, then to the other: `sandshell cp {}:PATH .`",
+                    sandbox.id
+                )));
+            }
+        }
+        Ok(place.path)
+    }
+
+    /// A failure to find something by this name alone, told again if it is the name of a sandbox.
+    pub(crate) async fn lone(&self, name: &str, failure: Failure, wanted: Wanted<'_>) -> Failure {
+        let of_a_name = failure.is_of_a_name();
+        let Some(id) = name.parse::<SandboxId>().ok().filter(|_| of_a_name) else {
+            return failure;
+        };
+        if self.client.get_sandbox(&id).await.is_err() {
+            return failure;
+        }
+        let (what, hint) = match wanted {
+            Wanted::Path(command) => (
+                "a path",
+                format!("a path in it is {id}:PATH, as in `sandshell {command} {id}:.`"),
+            ),
+            Wanted::Thing(what, listing) => (
+                what,
+                format!("one in it is {id}/ID; `{listing} {id}` lists those there are"),
+            ),
+        };
+        failure
+            .reworded(format!("{name:?} is a sandbox, and {what} is wanted"))
+            .hint(hint)
+    }
+
     async fn only_sandbox(&self) -> Result<SandboxId, Failure> {
         let ids = self.sandbox_ids().await?;
         match ids.as_slice() {
@@ -171,6 +226,7 @@ impl Hub {
                 "there are {} sandboxes, and none is named",
                 several.len()
             ))
+            .of_a_name()
             .hint("name one, or set SANDSHELL_SANDBOX; `sandshell ls` lists them")),
         }
     }
@@ -273,18 +329,41 @@ pub(crate) async fn one_of<I, R>(
 where
     I: std::str::FromStr,
 {
-    let sandbox = hub.sandbox(thing.sandbox.as_deref()).await?;
-    let client = &sandbox.client;
-    let record = found(
-        what,
-        &thing.id,
-        &format!("sandshell {what} ls"),
-        async |id| get(client, id).await,
-        async || {
-            let all = every(async |page| list(client, page).await).await?;
-            Ok(all.items.into_iter().map(id).collect())
-        },
-    )
-    .await?;
-    Ok((sandbox, record))
+    let listing = format!("sandshell {what} ls");
+    in_sandbox(hub, thing, &format!("a {what}"), &listing, async |client| {
+        found(
+            what,
+            &thing.id,
+            &listing,
+            async |id| get(client, id).await,
+            async || {
+                let all = every(async |page| list(client, page).await).await?;
+                Ok(all.items.into_iter().map(&id).collect())
+            },
+        )
+        .await
+    })
+    .await
+}
+
+/// The sandbox of a thing, and what is found in it.
+pub(crate) async fn in_sandbox<R>(
+    hub: &Hub,
+    thing: &Thing,
+    what: &str,
+    listing: &str,
+    find: impl AsyncFnOnce(&Client) -> Result<R, Failure>,
+) -> Result<(Sandbox, R), Failure> {
+    let looked = async {
+        let sandbox = hub.sandbox(thing.sandbox.as_deref()).await?;
+        let found = find(&sandbox.client).await?;
+        Ok((sandbox, found))
+    };
+    match looked.await {
+        Err(failure) if thing.sandbox.is_none() => {
+            let wanted = Wanted::Thing(what, listing);
+            Err(hub.lone(&thing.id, failure, wanted).await)
+        }
+        done => done,
+    }
 }

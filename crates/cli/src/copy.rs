@@ -27,13 +27,16 @@ const PIECE: usize = 256 * 1024;
 /// Pieces between the thread that packs and the connection.
 const AHEAD: usize = 4;
 
+/// Stands for our stdin, or our stdout.
+const STANDARD: &str = "-";
+
 #[derive(Debug, Args)]
 pub(crate) struct CopyArguments {
-    /// What is copied: a path here, or SANDBOX:PATH.
-    #[arg(value_name = "FROM")]
-    from: String,
+    /// What is copied: paths here, or SANDBOX:PATH; - for stdin.
+    #[arg(value_name = "FROM", required = true)]
+    from: Vec<String>,
 
-    /// Where to: a path here, or SANDBOX:PATH. One of the two is in a sandbox.
+    /// Where to: a path here, or SANDBOX:PATH; - for stdout. One of the two sides is in a sandbox.
     #[arg(value_name = "TO")]
     to: String,
 
@@ -41,50 +44,76 @@ pub(crate) struct CopyArguments {
     #[arg(long, short, value_name = "USER")]
     user: Option<String>,
 
-    /// Taken for the sake of habit: directories are always copied whole.
+    /// Taken for the sake of habit: directories are always copied whole, links stay links.
     #[arg(short, long, hide = true)]
     recursive: bool,
+
+    /// The same.
+    #[arg(short, long, hide = true)]
+    archive: bool,
+}
+
+/// Where the copies go.
+struct Target<'a> {
+    to: &'a str,
+    user: Option<&'a str>,
+    /// There are several, so that it has to be a directory.
+    several: bool,
 }
 
 pub(crate) fn run(remote: Remote, own: CopyArguments) -> Done {
     remote.drive(async |hub| {
-        let from = Place::split(&own.from);
-        let to = Place::split(&own.to);
-        match (from, to) {
-            (None, Some((name, path))) => {
-                let sandbox = of(hub, name).await?;
-                upload(hub, &sandbox, Path::new(&own.from), path, own.user.as_deref()).await?;
-            }
-            (Some((name, path)), None) => {
-                let sandbox = of(hub, name).await?;
-                download(hub, &sandbox, path, Path::new(&own.to), own.user.as_deref()).await?;
-            }
-            (Some((one, from)), Some((other, to))) => {
-                let (one, other) = (of(hub, one).await?, of(hub, other).await?);
-                if one.id != other.id {
-                    return Err(Failure::usage("both are in a sandbox, and not in the same")
-                        .hint("copy it here first, then to the other sandbox"));
-                }
-                let request = CopyRequest {
-                    from: Some(from.to_owned()),
-                    to: Some(to.to_owned()),
-                    recursive: true,
-                    overwrite: true,
-                    user: own.user,
-                    ..CopyRequest::default()
-                };
-                let reply = one.client.copy_file(&request).await?;
-                if hub.out.json {
-                    hub.out.object(&reply)?;
-                }
-            }
-            (None, None) => {
-                return Err(Failure::usage("neither is in a sandbox")
-                    .hint("write the one that is as SANDBOX:PATH, as in `sandshell cp a.txt build-1:/workspace`"));
-            }
+        let target = Target {
+            to: &own.to,
+            user: own.user.as_deref(),
+            several: own.from.len() > 1,
+        };
+        for from in &own.from {
+            copy(hub, from, &target).await?;
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+async fn copy(hub: &Hub, from: &str, target: &Target<'_>) -> Result<(), Failure> {
+    match (Place::split(from), Place::split(target.to)) {
+        (None, Some((name, path))) => {
+            let sandbox = of(hub, name).await?;
+            let to = Remotely::new(&sandbox, path, target).await?;
+            if from == STANDARD {
+                to.take_stdin(hub).await
+            } else {
+                to.upload(hub, Path::new(from)).await
+            }
+        }
+        (Some((name, path)), None) => {
+            let sandbox = of(hub, name).await?;
+            download(hub, &sandbox, path, target).await
+        }
+        (Some((one, path)), Some((other, to))) => {
+            let (one, other) = (of(hub, one).await?, of(hub, other).await?);
+            if one.id != other.id {
+                return Err(Failure::usage("both are in a sandbox, and not in the same")
+                    .hint("copy it here first, then to the other sandbox"));
+            }
+            let to = Remotely::new(&one, to, target).await?;
+            let request = CopyRequest {
+                from: Some(path.to_owned()),
+                to: Some(to.place_of(name_of(Path::new(path)))),
+                recursive: true,
+                overwrite: true,
+                user: target.user.map(str::to_owned),
+                ..CopyRequest::default()
+            };
+            let reply = one.client.copy_file(&request).await?;
+            if hub.out.json {
+                hub.out.object(&reply)?;
+            }
+            Ok(())
+        }
+        (None, None) => Err(Failure::usage("neither is in a sandbox")
+            .hint("write the one that is as SANDBOX:PATH, as in `sandshell cp a.txt build-1:/workspace`")),
+    }
 }
 
 async fn of(hub: &Hub, name: &str) -> Result<Sandbox, Failure> {
@@ -109,52 +138,120 @@ fn name_of(path: &Path) -> Option<String> {
     Some(path.file_name()?.to_string_lossy().into_owned())
 }
 
-async fn upload(
-    hub: &Hub,
-    sandbox: &Sandbox,
-    from: &Path,
-    to: &str,
-    user: Option<&str>,
-) -> Result<(), Failure> {
-    let meta = std::fs::metadata(from).map_err(|error| local("read", from, &error))?;
-    let to = if to.is_empty() { "." } else { to };
-    let there = sandbox.client.stat_file(&query(to, user), true).await;
-    let into = to.ends_with('/') || there.is_ok_and(|entry| entry.kind == FileKind::Directory);
-    let canonical = std::fs::canonicalize(from).map_err(|error| local("read", from, &error))?;
-    let target = match name_of(&canonical) {
-        Some(name) if into => format!("{}/{name}", to.trim_end_matches('/')),
-        _ => to.to_owned(),
-    };
-    if meta.is_dir() {
-        let progress = Progress::new(hub.out, &target, None);
-        let archive = counted(pieces_of_tar(from.to_owned()), progress);
-        let counts = sandbox
+fn no_directory(to: &str) -> Failure {
+    Failure::usage(format!("{to} is not a directory, and several are to be copied to it"))
+}
+
+/// A path in a sandbox that is copied to.
+struct Remotely<'a> {
+    sandbox: &'a Sandbox,
+    path: &'a str,
+    /// It is a directory: what is copied goes into it.
+    into: bool,
+    user: Option<&'a str>,
+}
+
+impl<'a> Remotely<'a> {
+    async fn new(
+        sandbox: &'a Sandbox,
+        path: &'a str,
+        target: &Target<'a>,
+    ) -> Result<Self, Failure> {
+        let path = if path.is_empty() { "." } else { path };
+        let there = sandbox
             .client
-            .upload_archive(&query(&target, user), archive)
+            .stat_file(&query(path, target.user), true)
+            .await;
+        let directory = there.is_ok_and(|entry| entry.kind == FileKind::Directory);
+        if target.several && !directory {
+            return Err(no_directory(target.to).hint(format!(
+                "`sandshell file mkdir {}:{path}` makes it",
+                sandbox.id
+            )));
+        }
+        Ok(Self {
+            sandbox,
+            path,
+            into: directory || path.ends_with('/'),
+            user: target.user,
+        })
+    }
+
+    /// Where something of this name goes.
+    fn place_of(&self, name: Option<String>) -> String {
+        match name {
+            Some(name) if self.into => format!("{}/{name}", self.path.trim_end_matches('/')),
+            _ => self.path.to_owned(),
+        }
+    }
+
+    async fn take_stdin(&self, hub: &Hub) -> Result<(), Failure> {
+        if self.into {
+            return Err(Failure::usage(format!(
+                "{} is a directory, and what comes from stdin has no name",
+                self.path
+            ))
+            .hint(format!(
+                "name the file, as in {}:{}/file",
+                self.sandbox.id,
+                self.path.trim_end_matches('/')
+            )));
+        }
+        let progress = Progress::new(hub.out, self.path, None);
+        let content = counted(pieces_of_file(tokio::io::stdin()), progress);
+        self.put(hub, self.path, &WriteOptions::default(), content)
+            .await
+    }
+
+    async fn upload(&self, hub: &Hub, from: &Path) -> Result<(), Failure> {
+        let meta = std::fs::metadata(from).map_err(|error| local("read", from, &error))?;
+        // `.` and `..` have names, too; a pipe such as that of <(…) has none but its own.
+        let name = std::fs::canonicalize(from).map_or_else(|_| name_of(from), |path| name_of(&path));
+        let target = self.place_of(name);
+        if meta.is_dir() {
+            let progress = Progress::new(hub.out, &target, None);
+            let archive = counted(pieces_of_tar(from.to_owned()), progress);
+            let counts = self
+                .sandbox
+                .client
+                .upload_archive(&query(&target, self.user), archive)
+                .await?;
+            return if hub.out.json {
+                hub.out.object(&counts)
+            } else {
+                Ok(())
+            };
+        }
+        let file = tokio::fs::File::open(from)
+            .await
+            .map_err(|error| local("read", from, &error))?;
+        let plain = meta.is_file();
+        let options = WriteOptions {
+            mode: FileMode::new(meta.permissions().mode() & 0o777).filter(|_| plain),
+            ..WriteOptions::default()
+        };
+        let progress = Progress::new(hub.out, &target, plain.then(|| meta.len()));
+        let content = counted(pieces_of_file(file), progress);
+        self.put(hub, &target, &options, content).await
+    }
+
+    async fn put(
+        &self,
+        hub: &Hub,
+        path: &str,
+        options: &WriteOptions,
+        content: Stream,
+    ) -> Result<(), Failure> {
+        let entry = self
+            .sandbox
+            .client
+            .upload_file(&query(path, self.user), options, content)
             .await?;
-        return if hub.out.json {
-            hub.out.object(&counts)
+        if hub.out.json {
+            hub.out.object(&entry)
         } else {
             Ok(())
-        };
-    }
-    let file = tokio::fs::File::open(from)
-        .await
-        .map_err(|error| local("read", from, &error))?;
-    let options = WriteOptions {
-        mode: FileMode::new(meta.permissions().mode() & 0o777),
-        ..WriteOptions::default()
-    };
-    let progress = Progress::new(hub.out, &target, Some(meta.len()));
-    let content = counted(pieces_of_file(file), progress);
-    let entry = sandbox
-        .client
-        .upload_file(&query(&target, user), &options, content)
-        .await?;
-    if hub.out.json {
-        hub.out.object(&entry)
-    } else {
-        Ok(())
+        }
     }
 }
 
@@ -162,29 +259,71 @@ async fn download(
     hub: &Hub,
     sandbox: &Sandbox,
     from: &str,
-    to: &Path,
-    user: Option<&str>,
+    target: &Target<'_>,
 ) -> Result<(), Failure> {
-    let entry = sandbox.client.stat_file(&query(from, user), true).await?;
-    let target = match name_of(Path::new(&entry.path)) {
+    let entry = sandbox
+        .client
+        .stat_file(&query(from, target.user), true)
+        .await?;
+    let directory = entry.kind == FileKind::Directory;
+    if target.to == STANDARD {
+        return to_stdout(hub, sandbox, from, directory, target).await;
+    }
+    let to = Path::new(target.to);
+    if target.several && !to.is_dir() {
+        return Err(no_directory(target.to).hint(format!("`mkdir {}` makes it", to.display())));
+    }
+    let place = match name_of(Path::new(&entry.path)) {
         Some(name) if to.is_dir() => to.join(name),
         _ => to.to_owned(),
     };
-    if entry.kind == FileKind::Directory {
-        download_tree(hub, sandbox, from, &target, user).await?;
+    if directory {
+        download_tree(hub, sandbox, from, &place, target.user).await?;
     } else {
         let content = sandbox
             .client
-            .read_file(&query(from, user), &ReadOptions::default())
+            .read_file(&query(from, target.user), &ReadOptions::default())
             .await?;
-        let progress = Progress::new(hub.out, target.display().to_string(), content.length);
-        write_file(&target, content.bytes, entry.mode.bits() & 0o777, progress).await?;
+        let progress = Progress::new(hub.out, place.display().to_string(), content.length);
+        write_file(&place, content.bytes, entry.mode.bits() & 0o777, progress).await?;
     }
     if hub.out.json {
         hub.out.object(&entry)
     } else {
         Ok(())
     }
+}
+
+/// A file as it is, a directory as a tar.
+async fn to_stdout(
+    hub: &Hub,
+    sandbox: &Sandbox,
+    from: &str,
+    directory: bool,
+    target: &Target<'_>,
+) -> Result<(), Failure> {
+    use std::io::IsTerminal as _;
+    let mut bytes = if directory {
+        if target.several || io::stdout().is_terminal() {
+            return Err(Failure::usage(format!(
+                "{from} is a directory, which goes to stdout as a tar, and alone"
+            ))
+            .hint("pipe it, as in `sandshell cp build-1:src - | tar -tv`"));
+        }
+        let archive = ArchiveQuery {
+            directory: query(from, target.user),
+            ..ArchiveQuery::default()
+        };
+        sandbox.client.get_archive(&archive).await?
+    } else {
+        let asked = query(from, target.user);
+        let options = ReadOptions::default();
+        sandbox.client.read_file(&asked, &options).await?.bytes
+    };
+    while let Some(piece) = bytes.next().await {
+        hub.out.bytes(&piece?)?;
+    }
+    Ok(())
 }
 
 /// Writes a file beside its place, then puts it there: whole or not at all. What is no plain file, such as

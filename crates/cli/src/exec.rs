@@ -13,7 +13,8 @@ use sandshell_client::types::{
 use crate::connection::{Done, Hub, Remote, Sandbox};
 use crate::failure::Failure;
 use crate::relay::{self, Manner, Relay};
-use crate::{terminal_screen, values};
+use crate::terminal_screen::Desk;
+use crate::values;
 
 #[derive(Debug, Args)]
 pub(crate) struct ExecArguments {
@@ -38,20 +39,31 @@ pub(crate) struct ExecArguments {
     start: StartArguments,
 
     /// Time after which it is ended, such as 30s; the exit code is 124 then.
-    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, conflicts_with = "tty")]
     timeout: Option<u64>,
 
     /// Leave it running and print its id only.
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "tty")]
     detach: bool,
 
     /// Id of your choice for the process.
     #[arg(long, value_name = "ID")]
     name: Option<ProcessId>,
 
+    #[command(flatten)]
+    terminal: TerminalChoice,
+
+    /// The program and its arguments, passed on unchanged.
+    #[arg(last = true, value_name = "CMD")]
+    argv: Vec<String>,
+}
+
+/// Whether a command has a terminal.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct TerminalChoice {
     /// A terminal for it [default: when our stdin, stdout and stderr are one].
-    #[arg(long, short, conflicts_with_all = ["detach", "timeout"])]
-    tty: bool,
+    #[arg(long, short)]
+    pub(crate) tty: bool,
 
     /// No terminal for it.
     #[arg(long, short = 'T', conflicts_with = "tty")]
@@ -60,10 +72,18 @@ pub(crate) struct ExecArguments {
     /// Taken for the sake of habit: stdin is always passed on.
     #[arg(long, short, hide = true)]
     interactive: bool,
+}
 
-    /// The program and its arguments, passed on unchanged.
-    #[arg(last = true, value_name = "CMD")]
-    argv: Vec<String>,
+impl TerminalChoice {
+    /// Whether it gets one, unless something else speaks against it.
+    pub(crate) fn wants_one(self, otherwise: bool) -> bool {
+        let people = || {
+            std::io::stdin().is_terminal()
+                && std::io::stdout().is_terminal()
+                && std::io::stderr().is_terminal()
+        };
+        self.tty || (!self.no_tty && !otherwise && people())
+    }
 }
 
 /// In what surroundings a command starts.
@@ -109,13 +129,10 @@ pub(crate) fn run(remote: Remote, own: ExecArguments) -> Done {
 
 async fn exec(hub: &Hub, own: ExecArguments) -> Result<u8, Failure> {
     let env = own.start.environment()?;
-    let people = || {
-        std::io::stdin().is_terminal()
-            && std::io::stdout().is_terminal()
-            && std::io::stderr().is_terminal()
-    };
-    let plain = own.no_tty || own.detach || own.timeout.is_some() || hub.out.json;
-    if own.tty || (!plain && people()) {
+    if own
+        .terminal
+        .wants_one(own.detach || own.timeout.is_some() || hub.out.json)
+    {
         let request = TerminalRequest {
             command: own.text,
             argv: (!own.argv.is_empty()).then_some(own.argv),
@@ -125,7 +142,7 @@ async fn exec(hub: &Hub, own: ExecArguments) -> Result<u8, Failure> {
             ..TerminalRequest::default()
         };
         let sandbox = hub.sandbox(own.sandbox.as_deref()).await?;
-        return terminal_screen::run(hub, &sandbox, request).await;
+        return Desk::of(hub, &sandbox)?.run(request).await;
     }
     if hub.out.json && !own.detach {
         let sandbox = hub.sandbox(own.sandbox.as_deref()).await?;
@@ -154,7 +171,7 @@ async fn exec(hub: &Hub, own: ExecArguments) -> Result<u8, Failure> {
 }
 
 /// Starts it in the sandbox that is meant: with the id as typed, and only if there is none looking for another.
-async fn start(
+pub(crate) async fn start(
     hub: &Hub,
     typed: Option<&str>,
     request: &ProcessRequest,

@@ -47,6 +47,7 @@ pub(crate) struct Failure {
     problem: Option<Box<Problem>>,
     /// Nobody reads any more: nothing is told.
     silent: bool,
+    of_a_name: bool,
     json: bool,
 }
 
@@ -59,6 +60,7 @@ impl Failure {
             code,
             problem: None,
             silent: false,
+            of_a_name: false,
             json: false,
         }
     }
@@ -131,6 +133,22 @@ impl Failure {
     pub(crate) fn in_json(mut self, json: bool) -> Self {
         self.json = json;
         self
+    }
+
+    /// The same in other words.
+    pub(crate) fn reworded(mut self, what: impl Into<String>) -> Self {
+        self.what = what.into();
+        self
+    }
+
+    /// What was typed names nothing, or does not say in which sandbox.
+    pub(crate) fn of_a_name(mut self) -> Self {
+        self.of_a_name = true;
+        self
+    }
+
+    pub(crate) fn is_of_a_name(&self) -> bool {
+        self.of_a_name || self.kind() == Some(ErrorCode::FileNotFound)
     }
 
     /// The code of the server's problem.

@@ -1,5 +1,6 @@
 //! `sandshell file`: files of a sandbox.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -11,7 +12,7 @@ use sandshell_client::types::{
 use sandshell_client::{FileQuery, ListOptions, ReadOptions, WatchStreamEvent, WriteOptions};
 
 use crate::arguments::examples;
-use crate::connection::{Done, Hub, Remote, Sandbox, every};
+use crate::connection::{Done, Hub, Remote, Sandbox, Wanted, every};
 use crate::copy::pieces_of_file;
 use crate::failure::Failure;
 use crate::names::Place;
@@ -103,24 +104,27 @@ enum FileCommand {
         #[command(flatten)]
         rights: Rights,
     },
-    /// Make a directory, and those above it.
-    #[command(before_help = examples!("file mkdir build-1:/workspace/a/b", "file mkdir out"))]
+    /// Make directories, and those above them.
+    #[command(before_help = examples!("file mkdir build-1:/workspace/a/b", "file mkdir out logs"))]
     Mkdir {
-        /// The directory: SANDBOX:PATH, or PATH.
-        #[arg(value_name = "PLACE")]
-        place: Place,
+        /// The directories: SANDBOX:PATH, or PATH.
+        #[arg(value_name = "PLACE", required = true)]
+        places: Vec<Place>,
+        /// Taken for the sake of habit: those above are always made, and one that is there is fine.
+        #[arg(long, short, hide = true)]
+        parents: bool,
         #[command(flatten)]
         rights: Rights,
     },
     /// Move or rename within a sandbox.
-    #[command(before_help = examples!("file mv build-1:a.txt b.txt", "file mv --force old new"))]
+    #[command(before_help = examples!("file mv build-1:a.txt build-1:b.txt", "file mv --force old new"))]
     Mv {
         /// What is moved: SANDBOX:PATH, or PATH.
         #[arg(value_name = "FROM")]
         from: Place,
-        /// Its new path, in the same sandbox.
+        /// Its new path in the same sandbox, which may be named again; into it if it is a directory.
         #[arg(value_name = "TO")]
-        to: String,
+        to: Place,
         /// Replace what is there.
         #[arg(long, short)]
         force: bool,
@@ -206,9 +210,37 @@ fn query(path: &str, rights: &Rights) -> FileQuery {
 
 pub(crate) fn run(remote: Remote, own: FileArguments) -> Done {
     remote.drive(async |hub| {
-        act(hub, own.command).await?;
-        Ok(ExitCode::SUCCESS)
+        let (command, place) = own.command.named();
+        let lone = place
+            .filter(|place| place.sandbox.is_none())
+            .map(|place| place.path.clone());
+        match (act(hub, own.command).await, lone) {
+            (Ok(()), _) => Ok(ExitCode::SUCCESS),
+            (Err(failure), Some(name)) => {
+                Err(hub.lone(&name, failure, Wanted::Path(command)).await)
+            }
+            (Err(failure), None) => Err(failure),
+        }
     })
+}
+
+impl FileCommand {
+    /// How it is called, and the first place that it names.
+    fn named(&self) -> (&'static str, Option<&Place>) {
+        match self {
+            Self::Ls { place, .. } => ("file ls", Some(place)),
+            Self::Cat { places, .. } => ("file cat", places.first()),
+            Self::Put { place, .. } => ("file put", Some(place)),
+            Self::Rm { places, .. } => ("file rm", places.first()),
+            Self::Stat { place, .. } => ("file stat", Some(place)),
+            Self::Mkdir { places, .. } => ("file mkdir", places.first()),
+            Self::Mv { from, .. } => ("file mv", Some(from)),
+            Self::Chmod { place, .. } => ("file chmod 0755", Some(place)),
+            Self::Find { place, .. } => ("file find '*'", Some(place)),
+            Self::Search { place, .. } => ("file search TEXT", Some(place)),
+            Self::Watch { place, .. } => ("file watch", Some(place)),
+        }
+    }
 }
 
 async fn act(hub: &Hub, command: FileCommand) -> Result<(), Failure> {
@@ -311,16 +343,19 @@ async fn act(hub: &Hub, command: FileCommand) -> Result<(), Failure> {
                 .await?;
             show(hub, &entry)
         }
-        FileCommand::Mkdir { place, rights } => {
-            let request = MkdirRequest {
-                path: Some(place.path.clone()),
-                exist_ok: true,
-                user: rights.user,
-                session: rights.session,
-                ..MkdirRequest::default()
-            };
-            let entry = of(&place).await?.client.make_directory(&request).await?;
-            hub.out.made(&entry, &entry.path)
+        FileCommand::Mkdir { places, rights, .. } => {
+            for place in &places {
+                let request = MkdirRequest {
+                    path: Some(place.path.clone()),
+                    exist_ok: true,
+                    user: rights.user.clone(),
+                    session: rights.session.clone(),
+                    ..MkdirRequest::default()
+                };
+                let entry = of(place).await?.client.make_directory(&request).await?;
+                hub.out.made(&entry, &entry.path)?;
+            }
+            Ok(())
         }
         FileCommand::Mv {
             from,
@@ -328,15 +363,25 @@ async fn act(hub: &Hub, command: FileCommand) -> Result<(), Failure> {
             force,
             rights,
         } => {
+            let named = from.sandbox.as_ref().or(to.sandbox.as_ref());
+            let sandbox = hub.sandbox(named.map(String::as_str)).await?;
+            let to = hub.path_beside(&sandbox, to).await?;
+            let there = sandbox.client.stat_file(&query(&to, &rights), true).await;
+            let into = there.is_ok_and(|entry| entry.kind == FileKind::Directory);
+            let name = Path::new(&from.path).file_name().filter(|_| into);
+            let to = match name {
+                Some(name) => format!("{}/{}", to.trim_end_matches('/'), name.to_string_lossy()),
+                None => to,
+            };
             let request = MoveRequest {
-                from: Some(from.path.clone()),
+                from: Some(from.path),
                 to: Some(to),
                 overwrite: force,
                 user: rights.user,
                 session: rights.session,
                 ..MoveRequest::default()
             };
-            let moved = of(&from).await?.client.move_file(&request).await;
+            let moved = sandbox.client.move_file(&request).await;
             let entry = moved.map_err(|error| {
                 let failure = Failure::from(error);
                 match failure.kind() {

@@ -17,7 +17,7 @@ pub(crate) struct HelpArguments {
     words: Vec<String>,
 }
 
-const TOPICS: &[(&str, &str)] = &[
+pub(crate) const TOPICS: &[(&str, &str)] = &[
     (
         "exit-codes",
         "\

@@ -31,6 +31,7 @@ mod launcher;
 mod listener;
 #[cfg(target_os = "linux")]
 mod logs;
+mod manual;
 #[cfg(target_os = "linux")]
 mod mcp;
 mod names;
@@ -99,6 +100,7 @@ fn done(command: Command) -> Result<ExitCode, Failure> {
         Command::Openapi { hub: true } => print(&sandshell_hub::openapi_json()),
         Command::Version(asking) => version::run(asking.remote, &asking.own),
         Command::Completion(arguments) => completion::run(&arguments),
+        Command::Man(arguments) => manual::run(&arguments),
         Command::Help(arguments) => help::run(&arguments),
         Command::Config(asking) => configure::run(&asking.remote, asking.own),
         Command::Login(asking) => configure::login(&asking.remote, asking.own),

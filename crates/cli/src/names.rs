@@ -65,7 +65,9 @@ pub(crate) fn pick(
                 || format!("`{listing}` lists those there are"),
                 |meant| format!("did you mean {meant:?}? `{listing}` lists those there are"),
             );
-            Err(Failure::failed(format!("there is no {what} {typed:?}")).hint(hint))
+            Err(Failure::failed(format!("there is no {what} {typed:?}"))
+                .of_a_name()
+                .hint(hint))
         }
         several => {
             let mut shown = several

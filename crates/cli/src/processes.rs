@@ -11,7 +11,7 @@ use sandshell_client::types::{
 };
 use sandshell_client::{Client, EventQuery, OutputStreamEvent, ProcessFilter};
 
-use crate::connection::{Done, Hub, Remote, Sandbox, every, found};
+use crate::connection::{Done, Hub, Remote, Sandbox, every, found, in_sandbox};
 use crate::failure::Failure;
 use crate::names::Thing;
 use crate::output::ago;
@@ -20,24 +20,25 @@ use crate::values;
 
 /// The process that is meant, and its sandbox.
 async fn process(hub: &Hub, thing: &Thing) -> Result<(Sandbox, ProcessRecord), Failure> {
-    let sandbox = hub.sandbox(thing.sandbox.as_deref()).await?;
-    let client = &sandbox.client;
-    let record = found(
-        "process",
-        &thing.id,
-        "sandshell ps -a",
-        async |id: ProcessId| client.process(&id).await,
-        async || {
-            let mut ids = Vec::new();
-            for kind in [ProcessKind::Process, ProcessKind::Exec] {
-                let list = processes(client, Some(kind)).await?;
-                ids.extend(list.items.into_iter().map(|record| record.id.into()));
-            }
-            Ok(ids)
-        },
-    )
-    .await?;
-    Ok((sandbox, record))
+    const LISTING: &str = "sandshell ps -a";
+    in_sandbox(hub, thing, "a process", LISTING, async |client| {
+        found(
+            "process",
+            &thing.id,
+            LISTING,
+            async |id: ProcessId| client.process(&id).await,
+            async || {
+                let mut ids = Vec::new();
+                for kind in [ProcessKind::Process, ProcessKind::Exec] {
+                    let list = processes(client, Some(kind)).await?;
+                    ids.extend(list.items.into_iter().map(|record| record.id.into()));
+                }
+                Ok(ids)
+            },
+        )
+        .await
+    })
+    .await
 }
 
 async fn processes(

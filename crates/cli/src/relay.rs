@@ -40,7 +40,7 @@ const PAUSES: [Duration; 5] = [
 const GRACE_MS: u64 = 2000;
 
 /// Killed by SIGPIPE, as a shell would say it.
-const UNREAD: u8 = 141;
+pub(crate) const UNREAD: u8 = 141;
 /// It took too long, as `timeout` says it.
 const TIMED_OUT: u8 = 124;
 /// Left by Ctrl-C.

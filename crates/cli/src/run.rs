@@ -14,12 +14,12 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use sandshell_agent::Settings;
 use sandshell_client::Client;
 use sandshell_client::types::{
-    NetworkRefused, ProcessRequest, Protection, ProtectionStatus, RefusalReason,
+    Env, NetworkRefused, ProcessRequest, Protection, ProtectionStatus, RefusalReason,
+    TerminalRequest,
 };
 use sandshell_hub::egress::{Authority, Egress, EgressConfig, Outside, Policy};
 use sandshell_isolate::image_root;
@@ -36,19 +36,23 @@ use crate::one_shot::{self, Wanted};
 use crate::output::Output;
 use crate::paint::Paint;
 use crate::relay::{Manner, Relay};
+use crate::terminal_screen::Desk;
+use crate::values;
 
 pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
+    let given = values::environment(&arguments.env_file, &arguments.env)?;
     let policy = arguments.bounds.policy()?;
     let limits = arguments.bounds.limits()?;
     let launcher = Launcher::start().map_err(|error| Failure::ours(&error))?;
-    let code = run_in(&launcher, arguments, limits, policy);
+    let code = run_in(&launcher, arguments, given, limits, policy);
     launcher.finish();
     code.map(ExitCode::from)
 }
 
 fn run_in(
     launcher: &Launcher,
-    arguments: RunArguments,
+    mut arguments: RunArguments,
+    given: Env,
     limits: SandboxLimits,
     policy: Option<Policy>,
 ) -> Result<u8, Failure> {
@@ -65,18 +69,14 @@ fn run_in(
     let image = image.map(|path| image::open(path, &directory, ids));
     let (image, config) = image.transpose()?.unzip();
     let config = config.unwrap_or_default();
-    let command = if arguments.command.is_empty() {
-        [config.entrypoint, config.cmd].concat()
-    } else {
-        arguments.command
-    };
-    if command.is_empty() {
+    let what = Command::asked(&mut arguments, [config.entrypoint, config.cmd].concat());
+    if matches!(&what, Command::Words(words) if words.is_empty()) {
         let failure = Failure::usage("the image does not say what to run".to_owned());
         return Err(failure.hint("add -- CMD"));
     }
-    let cwd = arguments.cwd.or(config.workdir.map(PathBuf::from));
+    let cwd = arguments.cwd.clone().or(config.workdir.map(PathBuf::from));
     let cwd = cwd.unwrap_or_else(|| Path::new("/").join(WORKSPACE));
-    let user = arguments.user.or(config.user);
+    let user = arguments.user.clone().or(config.user);
     let disk = arguments.bounds.disk()?;
     let mut root = if let Some(image) = &image {
         let (user, cwd) = (user.as_deref(), cwd.to_str());
@@ -85,14 +85,13 @@ fn run_in(
     } else {
         one_shot::default_root(&directory, ids, disk)?
     };
+    let given = given
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)));
     let mut settings = Settings {
         cwd: Some(cwd),
         user: Some(user.unwrap_or_else(|| SANDBOX_USER.to_owned())),
-        env: config
-            .env
-            .into_iter()
-            .chain(arguments.environment)
-            .collect(),
+        env: config.env.into_iter().chain(given).collect(),
         log_bytes: None,
         egress: policy.is_some(),
     };
@@ -117,7 +116,7 @@ fn run_in(
         let way_out = policy
             .map(|policy| WayOut::open(&state, policy, authority))
             .transpose()?;
-        let code = attend(&url, command, arguments.bounds.timeout).await;
+        let code = attend(&url, what, &arguments).await;
         if let Some(way_out) = way_out {
             way_out.close().await;
         }
@@ -196,11 +195,48 @@ fn say_refused(refused: &NetworkRefused) {
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
-async fn attend(url: &str, argv: Vec<String>, timeout: Option<Duration>) -> Result<u8, Failure> {
+/// What is run.
+enum Command {
+    Words(Vec<String>),
+    /// Text for a shell.
+    Text(String, Option<String>),
+}
+
+impl Command {
+    fn asked(arguments: &mut RunArguments, of_image: Vec<String>) -> Self {
+        match arguments.text.take() {
+            Some(text) => Self::Text(text, arguments.shell.take()),
+            None if arguments.command.is_empty() => Self::Words(of_image),
+            None => Self::Words(std::mem::take(&mut arguments.command)),
+        }
+    }
+}
+
+async fn attend(url: &str, command: Command, arguments: &RunArguments) -> Result<u8, Failure> {
     let client = Client::new(url, None)?;
+    let out = Output {
+        json: false,
+        quiet: false,
+        paint: Paint::for_stdout(),
+    };
+    let (argv, text, shell) = match command {
+        Command::Words(words) => (Some(words), None, None),
+        Command::Text(text, shell) => (None, Some(text), shell),
+    };
+    let timeout = arguments.bounds.timeout;
+    if arguments.terminal.wants_one(timeout.is_some() || shell.is_some()) {
+        let request = TerminalRequest {
+            argv,
+            command: text,
+            ..TerminalRequest::default()
+        };
+        return Desk::of_our_own(&client, out).run(request).await;
+    }
     let process = client
         .create_process(&ProcessRequest {
-            argv: Some(argv),
+            argv,
+            command: text,
+            shell,
             stdin_open: true,
             timeout_ms: timeout.and_then(|time| u64::try_from(time.as_millis()).ok()),
             ..ProcessRequest::default()
@@ -210,11 +246,7 @@ async fn attend(url: &str, argv: Vec<String>, timeout: Option<Duration>) -> Resu
         client: &client,
         id: &process.id,
         name: None,
-        out: Output {
-            json: false,
-            quiet: false,
-            paint: Paint::for_stdout(),
-        },
+        out,
     };
     let all = Manner {
         stdin: true,

@@ -4,17 +4,18 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use sandshell_client::types::{
-    TerminalId, TerminalRecord, TerminalRequest, TerminalRole, TerminalState,
+    ProcessRequest, TerminalId, TerminalRecord, TerminalRequest, TerminalRole, TerminalState,
 };
 
 use crate::arguments::examples;
 use crate::connection::{Done, Hub, Remote, Sandbox, every, one_of};
-use crate::exec::StartArguments;
+use crate::exec::{self, StartArguments, TerminalChoice};
 use crate::failure::Failure;
 use crate::names::Thing;
 use crate::output::ago;
+use crate::relay::{self, Manner, Relay};
 use crate::sandboxes::OneArguments;
-use crate::terminal_screen;
+use crate::terminal_screen::{self, Desk};
 
 #[derive(Debug, Args)]
 pub(crate) struct ShellArguments {
@@ -25,24 +26,47 @@ pub(crate) struct ShellArguments {
     #[command(flatten)]
     start: StartArguments,
 
+    #[command(flatten)]
+    terminal: TerminalChoice,
+
     /// A program to run instead of a login shell.
     #[arg(last = true, value_name = "CMD")]
     argv: Vec<String>,
 }
 
+/// The shell that runs this, again as at a login: it reads our stdin to its end.
+const LOGIN_SHELL: &str = "exec \"$0\" -l";
+
+/// On a terminal; without one, as ssh, a shell that reads what is piped in and ends with it.
 pub(crate) fn shell(remote: Remote, own: ShellArguments) -> Done {
     remote.drive(async |hub| {
         let stayed = async {
             let env = own.start.environment()?;
-            let sandbox = hub.sandbox(own.sandbox.as_deref()).await?;
-            let request = TerminalRequest {
-                argv: (!own.argv.is_empty()).then_some(own.argv),
+            let argv = (!own.argv.is_empty()).then_some(own.argv);
+            if own.terminal.wants_one(false) {
+                let sandbox = hub.sandbox(own.sandbox.as_deref()).await?;
+                let request = TerminalRequest {
+                    argv,
+                    cwd: own.start.workdir,
+                    env,
+                    user: own.start.user,
+                    ..TerminalRequest::default()
+                };
+                return Desk::of(hub, &sandbox)?.run(request).await;
+            }
+            let stdin = relay::has_stdin();
+            let request = ProcessRequest {
+                command: argv.is_none().then(|| LOGIN_SHELL.to_owned()),
+                argv,
                 cwd: own.start.workdir,
                 env,
+                stdin_open: stdin,
                 user: own.start.user,
-                ..TerminalRequest::default()
+                ..ProcessRequest::default()
             };
-            terminal_screen::run(hub, &sandbox, request).await
+            let (sandbox, record) = exec::start(hub, own.sandbox.as_deref(), &request).await?;
+            let relay = Relay::of(hub, &sandbox, &record.id);
+            relay.until_exit(None, Manner { stdin, own: true }).await
         };
         let done = stayed.await;
         done.map(ExitCode::from).map_err(Failure::beside_a_command)
@@ -168,7 +192,7 @@ pub(crate) fn run(remote: Remote, own: TerminalArguments) -> Done {
                     } else {
                         TerminalRole::Writer
                     };
-                    terminal_screen::attach(hub, &sandbox, &record.id, role).await
+                    Desk::of(hub, &sandbox)?.attach(&record.id, role).await
                 };
                 let done = attached.await;
                 return done.map(ExitCode::from).map_err(Failure::beside_a_command);

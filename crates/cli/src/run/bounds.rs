@@ -44,7 +44,7 @@ pub(crate) struct Bounds {
     disk: Option<u64>,
 
     /// Time after which it is killed, such as 30s, 5m or 500ms; the exit code is 124 then.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "tty")]
     pub(crate) timeout: Option<Duration>,
 }
 
