@@ -104,7 +104,7 @@ async fn runs_in(kind: Kind, bash: bool) {
     place.proves_itself();
 
     let version = place.output(&image, &["version"]);
-    assert_eq!(version, format!("sandshell {}\n", env!("CARGO_PKG_VERSION")));
+    assert!(version.starts_with(concat!("sandshell ", env!("CARGO_PKG_VERSION"))));
     doctor_sees(&place, &image, bash);
 
     let agent = place.agent(&image);
@@ -135,11 +135,11 @@ async fn runs_in(kind: Kind, bash: bool) {
 }
 
 async fn keeps_a_session(client: &Client) {
-    let session = in_time(client.create_session(&SessionRequest::default()));
-    let id = session.await.unwrap().id;
+    let request = SessionRequest::default();
+    let id = in_time(client.create_session(&request)).await.unwrap().id;
     for (command, said) in [("cd /etc; word=kept", ""), ("echo $PWD $word", "/etc kept\n")] {
-        let ran = in_time(client.session_exec(&id, &text(command)));
-        assert_eq!(ran.await.unwrap().stdout, said, "{command}");
+        let ran = in_time(client.session_exec(&id, &text(command))).await;
+        assert_eq!(ran.unwrap().stdout, said, "{command}");
     }
 }
 
