@@ -119,7 +119,11 @@ async fn runs_in(kind: Kind, bash: bool) {
     assert_eq!((ran.exit_code, ran.stdout), (0, version), "{}", ran.stderr);
     if bash {
         let ran = exec(&client, "echo ${BASH_VERSION:+bash}").await;
-        assert_eq!((ran.stdout.as_str(), ran.exit_code), ("bash\n", 0), "{ran:?}");
+        assert_eq!(
+            (ran.stdout.as_str(), ran.exit_code),
+            ("bash\n", 0),
+            "{ran:?}"
+        );
         keeps_a_session(&client).await;
     } else if kind == Kind::Scratch {
         let refused = in_time(client.exec(&exec_of("echo hello"))).await;
@@ -137,7 +141,10 @@ async fn runs_in(kind: Kind, bash: bool) {
 async fn keeps_a_session(client: &Client) {
     let request = SessionRequest::default();
     let id = in_time(client.create_session(&request)).await.unwrap().id;
-    for (command, said) in [("cd /etc; word=kept", ""), ("echo $PWD $word", "/etc kept\n")] {
+    for (command, said) in [
+        ("cd /etc; word=kept", ""),
+        ("echo $PWD $word", "/etc kept\n"),
+    ] {
         let ran = in_time(client.session_exec(&id, &text(command))).await;
         assert_eq!(ran.unwrap().stdout, said, "{command}");
     }
@@ -152,7 +159,10 @@ fn problem_of<T: std::fmt::Debug>(reply: Result<T, ClientError>) -> Problem {
 
 /// The report is whole wherever it is made, and true about bash.
 fn doctor_sees(place: &Place, image: &Image, bash: bool) {
-    let output = place.command(image, &["doctor", "--json"]).output().unwrap();
+    let output = place
+        .command(image, &["doctor", "--json"])
+        .output()
+        .unwrap();
     let report: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {output:?}"));
     let rows = report["checks"].as_array().unwrap();

@@ -41,7 +41,10 @@ impl Image {
                 _ => panic!("{line:?} is not understood here"),
             }
         }
-        assert!(!image.copies.is_empty() && !image.entrypoint.is_empty(), "{image:?}");
+        assert!(
+            !image.copies.is_empty() && !image.entrypoint.is_empty(),
+            "{image:?}"
+        );
         image
     }
 

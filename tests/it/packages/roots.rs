@@ -145,7 +145,10 @@ impl Contained {
         let file = image.variable("SANDSHELL_TOKEN_FILE");
         let file = place.root().join(file.trim_start_matches('/'));
         let token = fs::read_to_string(&file).unwrap();
-        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
         Client::new(self.0.url(), Some(token.trim_end())).unwrap()
     }
 }
@@ -174,11 +177,18 @@ fn busybox(root: &Path) -> Result<(), String> {
     let loader = format!("ld-musl-{}.so.1", std::env::consts::ARCH);
     let library = Path::new("/lib").join(&loader);
     if !library.exists() {
-        return Err(format!("{} is not installed; scripts/test installs it", library.display()));
+        return Err(format!(
+            "{} is not installed; scripts/test installs it",
+            library.display()
+        ));
     }
     fs::copy(library, root.join("lib").join(loader)).unwrap();
     let source = root.join("linked.c");
-    fs::write(&source, "#include <stdio.h>\nint main(void) { return puts(\"musl\") < 0; }\n").unwrap();
+    fs::write(
+        &source,
+        "#include <stdio.h>\nint main(void) { return puts(\"musl\") < 0; }\n",
+    )
+    .unwrap();
     let made = Command::new("musl-gcc")
         .arg(&source)
         .arg("-o")
@@ -193,7 +203,10 @@ fn debian(root: &Path) -> Result<(), String> {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let kept = crate::house::root().join(target).join("roots/debian");
     if !kept.join("etc/os-release").exists() {
-        return Err(format!("{} is not there; scripts/test makes it", kept.display()));
+        return Err(format!(
+            "{} is not there; scripts/test makes it",
+            kept.display()
+        ));
     }
     let copied = Command::new("cp").arg("-al").args([&kept, root]).status();
     assert!(copied.unwrap().success());
