@@ -9,7 +9,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/sandshell
 CARGO := cargo
 
-.PHONY: help run build test check attack bench gen clean tools
+.PHONY: help run build test check attack bench gen package clean tools
 
 help:
 	@echo 'make run     build the release binary and serve a hub on LISTEN=$(LISTEN)'
@@ -18,6 +18,7 @@ help:
 	@echo 'make attack  a minute of file calls beside a program that swaps links under them'
 	@echo 'make bench   the floor and us in one run: table and JSON (ARGS=--quick)'
 	@echo 'make gen     write openapi/*.json anew'
+	@echo 'make package static binaries, .deb, tarballs, checksums into .build/packages, and tests of them'
 	@echo 'make tools   install cargo-nextest and cargo-deny (slow, once)'
 	@echo 'make clean   remove what was built and the state of make run'
 
@@ -64,6 +65,12 @@ gen:
 	@$(or $(SANDSHELL_BIN),$(TARGET)/tested/sandshell) mcp tools > openapi/mcp-tools.json.new
 	@mv openapi/mcp-tools.json.new openapi/mcp-tools.json
 	@echo 'openapi/agent-v1.json, openapi/hub-v1.json and openapi/mcp-tools.json are up to date.'
+
+# What `make test` installs for the tests (a Debian root, busybox, bash-static) is used when it is there.
+package:
+	@scripts/package
+	@SANDSHELL_PACKAGES=.build/packages $(CARGO) test --locked --profile tested \
+		--config 'profile.tested.package.sandshell-tests.opt-level=0' -p sandshell-tests --test it packages::
 
 tools:
 	$(CARGO) install --locked cargo-nextest cargo-deny

@@ -31,6 +31,7 @@ mod mcp;
 mod metrics;
 mod network;
 mod openapi;
+mod packages;
 mod ports;
 mod processes;
 mod run;

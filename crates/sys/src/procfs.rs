@@ -77,6 +77,16 @@ pub fn is_below(pid: i32, ancestor: i32) -> bool {
         .any(|above| above == ancestor)
 }
 
+/// The oldest in the unbroken line of a process's ancestors that run the same program as it does.
+pub fn first_of_our_program(pid: i32) -> i32 {
+    let program = |pid: i32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let ours = program(pid);
+    std::iter::successors(parent(pid), |above| parent(*above))
+        .take_while(|above| ours.is_some() && program(*above) == ours)
+        .last()
+        .unwrap_or(pid)
+}
+
 /// The number a process has in its own PID namespace.
 pub fn innermost_pid(pid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

@@ -5,7 +5,8 @@ use sandshell_sys::cgroup::{Controller, Facts, Group, Seat, Version, locate, loc
 use sandshell_sys::procfs;
 
 /// Where a process that makes groups goes when its own group is to be divided: version 2 allows
-/// members only in groups whose children have no controllers.
+/// members only in groups whose children have no controllers. A service manager may have put us there
+/// already (`DelegateSubgroup=` of systemd); then it can also start us again beside what we left running.
 const LEAF: &str = "sandshell-self";
 
 /// Our own group in each hierarchy, or why it is not to be had.
@@ -23,7 +24,7 @@ impl Parent {
     /// to what is made below; for that this process may move to a group of its own.
     pub fn own() -> Self {
         let facts = match Facts::read() {
-            Ok(facts) => facts,
+            Ok(facts) => facts.above(LEAF),
             Err(reason) => return Self::none(&reason),
         };
         let unified = locate_unified(&facts).and_then(|path| open(&path));
@@ -150,9 +151,11 @@ fn pass_on(group: &Group, controller: Controller) -> Result<(), String> {
 fn leave(group: &Group) -> Result<(), String> {
     let me = rustix::process::getpid().as_raw_pid();
     let members = group.members();
+    // The launcher's hub is ours too.
+    let first = procfs::first_of_our_program(me);
     let strange = members
         .iter()
-        .any(|pid| *pid != me && !procfs::is_below(*pid, me));
+        .any(|pid| *pid != first && !procfs::is_below(*pid, first));
     if strange {
         return Err(
             "others live in our own group too; start us in a group of our own \

@@ -70,6 +70,18 @@ impl Facts {
         })
     }
 
+    /// The same as seen from the group above ours, if ours of the unified hierarchy has this name.
+    #[must_use]
+    pub fn above(mut self, name: &str) -> Self {
+        let unified = |line: &str| line.starts_with("0::");
+        let leave = |line: &str| match line.strip_suffix(name).and_then(|l| l.strip_suffix('/')) {
+            Some(above) if unified(above) => format!("{above}\n"),
+            _ => format!("{line}\n"),
+        };
+        self.membership = self.membership.lines().map(leave).collect();
+        self
+    }
+
     /// The path of our group where a line of the membership has these controllers.
     fn group(&self, wanted: impl Fn(&str) -> bool) -> Option<&str> {
         self.membership.lines().find_map(|line| {
@@ -179,6 +191,18 @@ mod tests {
         );
         let unified = locate_unified(&facts).unwrap();
         assert_eq!(unified, Path::new("/sys/fs/cgroup/unified/y"));
+    }
+
+    #[test]
+    fn a_group_that_is_only_for_us_is_left_by_its_name() {
+        let unified = |membership| locate_unified(&facts(membership).above("self")).unwrap();
+        let at = |path: &str| Path::new("/sys/fs/cgroup/unified").join(path);
+        assert_eq!(unified("0::/a.service/self\n"), at("a.service"));
+        assert_eq!(unified("0::/a.service/myself\n"), at("a.service/myself"));
+        assert_eq!(unified("0::/self\n"), at(""));
+        let others = facts("2:cpu,cpuacct:/self\n0::/self\n").above("self");
+        let cpu = locate(Controller::Cpu, &others).unwrap().path;
+        assert_eq!(cpu, Path::new("/sys/fs/cgroup/cpu,cpuacct/self"));
     }
 
     #[test]
