@@ -79,6 +79,7 @@ impl Edge {
     /// Answers one request. Never fails: what goes wrong is an answer too.
     pub(crate) async fn answer(&self, request: Request<Body>) -> Response {
         let began = Instant::now();
+        self.0.agent.naming.settle(&self.0.agent.executor);
         let id = self.0.ids.of(request.headers());
         let method = request.method().clone();
         let uri = request.uri().clone();

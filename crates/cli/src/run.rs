@@ -95,6 +95,7 @@ fn run_in(
             .collect(),
         log_bytes: None,
         egress: policy.is_some(),
+        ..Settings::default()
     };
     if let Some(authority) = &authority {
         authority.trust().give(&mut root.files, &mut settings.env);

@@ -39,7 +39,7 @@ use rustix::io::Errno;
 use sandshell_types::{ImageName, ImageRecord, SandboxId, Timestamp};
 use tokio::sync::Semaphore;
 
-pub use copy::copy_directory;
+pub use copy::{copy_directory, is_of_kernel};
 pub use error::ImageError;
 pub use import::{Imported, import};
 

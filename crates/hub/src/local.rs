@@ -25,13 +25,16 @@ use sandshell_isolate::launcher::{Launcher, LauncherError, Naming};
 use sandshell_isolate::limits::{
     self as group_limit, LimitError, SandboxLimits, USUAL_INODES, USUAL_MEMORY, USUAL_PIDS,
 };
-use sandshell_isolate::plan::{Ids, RootPlan, SANDBOX_USER, SandboxPlan as Plan, WORKSPACE};
+use sandshell_isolate::plan::{
+    Ids, LAST_UID, RootPlan, SANDBOX_UID, SANDBOX_USER, SandboxPlan as Plan, WORKSPACE,
+};
 use sandshell_isolate::stage::{Outcome, REMEDY, Step};
 use sandshell_sys::{reactor, signal};
 use sandshell_types::{Cpus, ImageConfig, NetworkMode, Protection, SandboxId, SandboxSpec};
 use tokio::io::{AsyncReadExt as _, Interest};
 use tokio::net::UnixStream;
 
+use crate::api::validate;
 use crate::backend::{Backend, BackendError, Created, Endpoint, Pending, Place, SandboxPlan};
 use crate::egress::{Authority, Egress, EgressConfig, Outside, Policy, Trust};
 use crate::error::HubError;
@@ -178,13 +181,17 @@ impl LocalBackend {
             detail: error.to_string(),
         })?;
         let inodes = limits.inodes.unwrap_or(USUAL_INODES);
+        group_limit::check_files(limits.inodes, limits.open_files).map_err(|error| {
+            BackendError::Invalid {
+                pointer: pointer_of(error.limit().unwrap_or_default()),
+                detail: error.to_string(),
+            }
+        })?;
         let (mut root, mut settings) = match &spec.image {
             Some(image) => self.image(image, spec, ids, size, inodes)?,
-            None => (
-                host_root::plan(&self.etc, ids, size, inodes),
-                settings(spec, ImageConfig::default()),
-            ),
+            None => self.host(spec, ids, size, inodes)?,
         };
+        settings.waits = wanted.waits;
         if let Some(way_out) = way_out {
             settings.egress = true;
             if let Some(trust) = way_out {
@@ -208,6 +215,33 @@ impl LocalBackend {
         })
     }
 
+    /// The root with the host's programs.
+    fn host(
+        &self,
+        spec: &SandboxSpec,
+        ids: Ids,
+        size: u64,
+        inodes: u64,
+    ) -> Result<(RootPlan, Settings), BackendError> {
+        let mut root = host_root::plan(&self.etc, ids, size, inodes);
+        if let Some(user) = &spec.user {
+            only_user(user, ids)?;
+            let found = host_root::user(&self.etc, user);
+            let found = found.ok_or_else(|| {
+                no_user(format!(
+                    "the sandbox has no user {user:?}; by number a user is 0 to {LAST_UID}"
+                ))
+            })?;
+            root.owner = found;
+        }
+        if let Some(cwd) = &spec.cwd {
+            root.own.push(cwd.trim_matches('/').to_owned());
+        }
+        let mut settings = settings(spec, ImageConfig::default());
+        settings.check_cwd = spec.cwd.is_some();
+        Ok((root, settings))
+    }
+
     /// The root of an image, and what it says about commands.
     fn image(
         &self,
@@ -221,12 +255,22 @@ impl LocalBackend {
             HubError::ImageNotFound { name, known } => BackendError::NoImage { name, known },
             other => BackendError::Dead(other.to_string()),
         })?;
+        if let Some(user) = &spec.user {
+            only_user(user, ids)?;
+        }
         let mut config = image.config;
         if ids == Ids::Own {
             // There is one user only.
             config.user = None;
         }
-        let settings = settings(spec, config);
+        let mut settings = settings(spec, config);
+        settings.check_cwd = true;
+        if validate::environment_size(settings.env.iter()).is_err() {
+            return Err(BackendError::Invalid {
+                pointer: "/env".to_owned(),
+                detail: format!("with those of the image {name:?} there are too many variables"),
+            });
+        }
         let user = settings
             .user
             .as_deref()
@@ -235,10 +279,10 @@ impl LocalBackend {
         let root = self.images.root_of(&image.name);
         let root = image_root::plan(&root, user, workdir, ids, size, inodes);
         let root = root.map_err(|error| match error {
-            ImageRootError::NoUser { .. } => BackendError::Invalid {
-                pointer: "/user".to_owned(),
-                detail: error.to_string(),
-            },
+            ImageRootError::NoUser { .. } if spec.user.is_some() => no_user(error.to_string()),
+            ImageRootError::NoUser { .. } | ImageRootError::Odd { .. } => {
+                odd_image(name, &error.to_string())
+            }
             other => BackendError::Failed {
                 action: "read the image",
                 source: io::Error::other(other),
@@ -365,7 +409,12 @@ impl LocalBackend {
         if wanted.waits {
             self.unnamed().insert(wanted.place.clone(), launched.naming);
         }
-        let protections = outcome(launched.report).await?;
+        let protections = match (outcome(launched.report).await, &wanted.spec.image) {
+            (Err(NotMade::Failed(step)), Some(image)) if step.is_of_root() => {
+                return Err(odd_image(image, &step.to_string()));
+            }
+            (made, _) => made?,
+        };
         self.work_ahead();
         Ok(Created { protections })
     }
@@ -569,6 +618,8 @@ fn settings(spec: &SandboxSpec, image: ImageConfig) -> Settings {
         env,
         log_bytes: None,
         egress: false,
+        check_cwd: false,
+        waits: false,
     }
 }
 
@@ -607,21 +658,68 @@ fn pointer_of(limit: &str) -> String {
 }
 
 /// Waits for what becomes of a sandbox that is being made.
-async fn outcome(report: OwnedFd) -> Result<Vec<Protection>, BackendError> {
-    let died = |source| BackendError::Failed {
-        action: "make the sandbox",
-        source,
+async fn outcome(report: OwnedFd) -> Result<Vec<Protection>, NotMade> {
+    let died = |source| {
+        NotMade::Other(BackendError::Failed {
+            action: "make the sandbox",
+            source,
+        })
     };
     let mut report = tokio::net::unix::pipe::Receiver::from_owned_fd(report).map_err(died)?;
     let mut text = Vec::new();
     report.read_to_end(&mut text).await.map_err(died)?;
     match serde_json::from_slice(&text) {
         Ok(Outcome::Ready(protections)) => Ok(protections),
-        Ok(Outcome::Failed(step)) => Err(failed_at(step)),
-        Err(_) => Err(BackendError::Dead(
+        Ok(Outcome::Failed(step)) => Err(NotMade::Failed(step)),
+        Ok(Outcome::Refused { setting, reason }) => Err(NotMade::Other(BackendError::Invalid {
+            pointer: format!("/{setting}"),
+            detail: reason,
+        })),
+        Err(_) => Err(NotMade::Other(BackendError::Dead(
             "its agent ended at its start".to_owned(),
-        )),
+        ))),
     }
+}
+
+/// Why a sandbox was not made.
+enum NotMade {
+    Failed(Step),
+    Other(BackendError),
+}
+
+impl From<NotMade> for BackendError {
+    fn from(why: NotMade) -> Self {
+        match why {
+            NotMade::Failed(step) => failed_at(step),
+            NotMade::Other(error) => error,
+        }
+    }
+}
+
+/// What an image is that no root can be made of.
+fn odd_image(name: &str, cause: &str) -> BackendError {
+    BackendError::Invalid {
+        pointer: "/image".to_owned(),
+        detail: format!("no sandbox can be made of the image {name:?}: {cause}"),
+    }
+}
+
+fn no_user(detail: String) -> BackendError {
+    BackendError::Invalid {
+        pointer: "/user".to_owned(),
+        detail,
+    }
+}
+
+/// Refuses a user that a sandbox with one only does not have.
+fn only_user(user: &str, ids: Ids) -> Result<(), BackendError> {
+    let known = user == SANDBOX_USER || user.parse() == Ok(SANDBOX_UID);
+    if ids == Ids::Own && !known {
+        return Err(no_user(format!(
+            "there is one user, {SANDBOX_USER:?}: a hub that does not run as root has no other"
+        )));
+    }
+    Ok(())
 }
 
 /// What became of a sandbox that could not be made.

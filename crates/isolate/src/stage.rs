@@ -77,6 +77,15 @@ const OF_FILES: &[&str] = &[
     "a shown directory",
 ];
 
+/// Steps that an image may be in the way of.
+const OF_ROOT: &[&str] = &[
+    "a layer",
+    "the root's directories",
+    "a file of the root",
+    "/dev",
+    "/proc",
+];
+
 impl Step {
     /// Turns an error of this step into one that tells of it.
     pub(crate) fn at(what: &'static str) -> impl Fn(Errno) -> Self {
@@ -84,6 +93,15 @@ impl Step {
             what: what.to_owned(),
             errno,
         }
+    }
+
+    /// Whether it is about the files that the root is made of.
+    pub fn is_of_root(&self) -> bool {
+        let odd = matches!(
+            self.errno,
+            Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::EXIST | Errno::INVAL
+        );
+        odd && OF_ROOT.contains(&self.what.as_str())
     }
 
     /// What to say where the place forbids it, as containers do; `None` for anything that failed or is
@@ -162,6 +180,13 @@ pub enum Outcome {
     Ready(Vec<Protection>),
     /// It could not be made; nothing of it is left.
     Failed(Step),
+    /// What its agent was set to cannot be there, so it ended.
+    Refused {
+        /// The setting.
+        setting: String,
+        /// Why not.
+        reason: String,
+    },
 }
 
 /// The line on which the outcome is told. Dropped without a word, it says that the sandbox died.

@@ -127,6 +127,10 @@ pub(crate) async fn create(
     if !there.is_ok_and(|there| there.is_dir()) {
         return Err(wrong("it is no directory".to_owned()).into());
     }
+    if images::is_of_kernel(&directory) {
+        let detail = "it lies in a file system of the kernel's own, whose files are none";
+        return Err(wrong(detail.to_owned()).into());
+    }
     if hub.images.lies_in(&directory) {
         return Err(wrong("the hub's own directory lies in it".to_owned()).into());
     }

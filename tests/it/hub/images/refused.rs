@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
+use sandshell_client::Client;
 use sandshell_client::types::ErrorCode;
 use sandshell_testkit::{Hub, UnprivilegedUser};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::make::{Files, Item, LAYER, archive, export, gzip, layout, root, saved, tar_of, zstd};
-use super::{hubs, import, left_in, made_of, named};
+use super::{hubs, import, is_root, left_in, made_of, named};
 use crate::calls::{DEADLINE, in_time};
 use crate::hub::raw;
 
@@ -424,6 +425,51 @@ async fn links_of_an_image_lead_nowhere_else() {
         let text = fs::read_to_string(outside.path().join("file")).unwrap();
         assert_eq!(text, "as it was");
     }
+}
+
+/// An image that no sandbox can be made of is named, with what is wrong with it.
+#[tokio::test]
+async fn an_odd_image_is_named() {
+    for hub in hubs() {
+        let client = hub.client();
+        for (name, items, cause) in [
+            ("file", vec![("etc", Item::File("no"))], "/etc of the image is not a directory"),
+            ("loop", vec![("etc", Item::Link("etc"))], "/etc of the image is a link to itself"),
+            ("nowhere", vec![("etc", Item::Link("/none"))], "/etc of the image is a link to nowhere"),
+            (
+                "table",
+                vec![("etc", Item::Dir(0o755)), ("etc/passwd", Item::Dir(0o755))],
+                "/etc/passwd of the image is a directory",
+            ),
+        ] {
+            import(&client, name, tar_of(&items)).await.unwrap();
+            let (status, problem) = create_of(&client, name, "").await;
+            assert_eq!(status, 400, "{problem}");
+            assert_eq!(problem["pointer"], "/image", "{problem}");
+            let detail = problem["detail"].as_str().unwrap();
+            assert!(detail.contains(&format!("{name:?}")) && detail.contains(cause), "{detail}");
+        }
+        if !is_root(&hub) {
+            continue;
+        }
+        let config = json!({"User": "99999"});
+        let layer = tar_of(&[("etc", Item::Dir(0o755))]);
+        import(&client, "user", archive(&saved(&[layer], &config))).await.unwrap();
+        let (status, problem) = create_of(&client, "user", "").await;
+        assert_eq!((status, &problem["pointer"]), (400, &"/image".into()), "{problem}");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("\"user\"") && detail.contains("99999"), "{detail}");
+        let (status, problem) = create_of(&client, "user", r#","user":"88888""#).await;
+        assert_eq!((status, &problem["pointer"]), (400, &"/user".into()), "{problem}");
+        let left = fs::read_dir(hub.state_dir().join("sandboxes")).unwrap();
+        assert_eq!(left.count(), 0);
+    }
+}
+
+async fn create_of(client: &Client, image: &str, more: &str) -> (u16, Value) {
+    let body =
+        format!(r#"{{"image":"{image}","isolation":{{"policy":"best_effort"}}{more}}}"#);
+    raw(client, Method::POST, "/v1/sandboxes", &body).await
 }
 
 #[tokio::test]
