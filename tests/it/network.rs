@@ -156,6 +156,34 @@ fn round_the_proxy() {
     });
 }
 
+/// More names than have an address at a time: each is found, and what was found last is listened for.
+#[test]
+fn names_without_end_are_found() {
+    at_each_level(|network| {
+        let (said, beside) = network(&["*.many.example"]).run(
+            r#"python3 -c '
+import socket
+found = [socket.gethostbyname(f"n{n}.many.example") for n in range(1000)]
+print(len(set(found)), all(address.startswith("127.83.") for address in found))
+for address in found[-200:]:
+    socket.create_connection((address, 443)).close()
+# Used all the time, it keeps its address; others come and go, and never to an address that was held.
+first = socket.gethostbyname("first.many.example")
+held = socket.create_connection((first, 443))
+for n in range(400):
+    assert socket.gethostbyname(f"m{n}.many.example") not in found
+print(first == socket.gethostbyname("first.many.example"))
+try:
+    socket.create_connection((found[0], 443))
+except ConnectionRefusedError:
+    print("refused")
+print(socket.gethostbyname("n0.many.example") not in found)
+'"#,
+        );
+        assert_eq!(said, "1000 True\nTrue\nrefused\nTrue\n", "{beside}");
+    });
+}
+
 #[test]
 fn a_bad_list_is_refused_before_anything_is_made() {
     for (entry, hint) in [

@@ -130,7 +130,9 @@ impl Edge {
         let by_ticket =
             take_parameter(&mut parts, ticket::PARAMETER, ticket::PREFIX).map(|given| {
                 let tickets = &self.0.agent.tickets;
-                tickets.redeem(&given, &parts.method, parts.uri.path(), &parts.headers)
+                let redeemed =
+                    tickets.redeem(&given, &parts.method, parts.uri.path(), &parts.headers);
+                redeemed.is_some()
             });
         let by_token = self.0.auth.check(parts.uri.path(), &parts.headers);
         let admitted = match (by_ticket, by_token) {

@@ -490,7 +490,18 @@ impl Executor {
         }
         let text = spec.command.clone().unwrap_or_default();
         let state = match &spec.session {
-            Some(id) => Some(self.session(id.as_str())?.snapshot().await?),
+            Some(id) => {
+                let session = self.session(id.as_str())?;
+                if session.record().private_processes {
+                    // What it started would be seen by all others.
+                    return Err(ExecError::invalid(
+                        "/session",
+                        "the processes of that session are private, and only its own commands can \
+                         start some: execute `COMMAND &` in it",
+                    ));
+                }
+                Some(session.snapshot().await?)
+            }
             None => None,
         };
         let Some(state) = state else {

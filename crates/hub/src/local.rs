@@ -21,7 +21,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sandshell_agent::Settings;
 use sandshell_isolate::host_root;
 use sandshell_isolate::image_root::{self, ImageRootError};
-use sandshell_isolate::launcher::{Launcher, LauncherError, Naming};
+use sandshell_isolate::launcher::{Launcher, LauncherError, Naming, collect};
 use sandshell_isolate::limits::{
     self as group_limit, LimitError, SandboxLimits, USUAL_INODES, USUAL_MEMORY, USUAL_PIDS,
 };
@@ -31,6 +31,7 @@ use sandshell_isolate::plan::{
 use sandshell_isolate::stage::{Outcome, REMEDY, Step};
 use sandshell_sys::{reactor, signal};
 use sandshell_types::{Cpus, ImageConfig, NetworkMode, Protection, SandboxId, SandboxSpec};
+use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt as _, Interest};
 use tokio::net::UnixStream;
 
@@ -46,6 +47,9 @@ const IDS: u32 = 0x2_0000;
 /// Slots below this have ids of their own.
 const SLOTS: u32 = 0x3000;
 
+/// An agent's process, watched from the first: later there may be no descriptor left to do it with.
+type Agent = Arc<AsyncFd<OwnedFd>>;
+
 /// Whether there is a way outside, and the certificates to trust on it.
 type WayOut = Option<Option<Trust>>;
 
@@ -60,7 +64,7 @@ pub(crate) struct LocalBackend {
     images: Arc<Images>,
     ids: IdRule,
     launcher: Arc<Mutex<Option<Launcher>>>,
-    live: Mutex<HashMap<Place, Arc<OwnedFd>>>,
+    live: Mutex<HashMap<Place, Agent>>,
     /// What can name those that wait.
     unnamed: Mutex<HashMap<Place, Naming>>,
     /// The proxies of those that reach outside.
@@ -112,7 +116,7 @@ impl LocalBackend {
         self.sandboxes.join(place.as_str())
     }
 
-    fn live(&self) -> MutexGuard<'_, HashMap<Place, Arc<OwnedFd>>> {
+    fn live(&self) -> MutexGuard<'_, HashMap<Place, Agent>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -163,7 +167,7 @@ impl LocalBackend {
         self.ways_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn plan(&self, wanted: &SandboxPlan, way_out: WayOut) -> Result<Plan, BackendError> {
+    async fn plan(&self, wanted: &SandboxPlan, way_out: WayOut) -> Result<Plan, BackendError> {
         let spec = &wanted.spec;
         let ids = match self.ids {
             IdRule::Ranges if wanted.slot < SLOTS => Ids::Range(FIRST_ID + wanted.slot * IDS),
@@ -188,7 +192,7 @@ impl LocalBackend {
             }
         })?;
         let (mut root, mut settings) = match &spec.image {
-            Some(image) => self.image(image, spec, ids, size, inodes)?,
+            Some(image) => self.image(image, spec, ids, size, inodes).await?,
             None => self.host(spec, ids, size, inodes)?,
         };
         settings.waits = wanted.waits;
@@ -243,7 +247,7 @@ impl LocalBackend {
     }
 
     /// The root of an image, and what it says about commands.
-    fn image(
+    async fn image(
         &self,
         name: &str,
         spec: &SandboxSpec,
@@ -271,13 +275,19 @@ impl LocalBackend {
                 detail: format!("with those of the image {name:?} there are too many variables"),
             });
         }
-        let user = settings
-            .user
-            .as_deref()
-            .filter(|user| *user != SANDBOX_USER);
+        let user = settings.user.clone().filter(|user| user != SANDBOX_USER);
         let workdir = settings.cwd.as_deref().and_then(Path::to_str);
+        let workdir = workdir.map(str::to_owned);
         let root = self.images.root_of(&image.name);
-        let root = image_root::plan(&root, user, workdir, ids, size, inodes);
+        // The image's files may have to be read from the disk.
+        let read = tokio::task::spawn_blocking(move || {
+            let (user, workdir) = (user.as_deref(), workdir.as_deref());
+            image_root::plan(&root, user, workdir, ids, size, inodes)
+        });
+        let root = read.await.map_err(|error| BackendError::Failed {
+            action: "read the image",
+            source: io::Error::other(error),
+        })?;
         let root = root.map_err(|error| match error {
             ImageRootError::NoUser { .. } if spec.user.is_some() => no_user(error.to_string()),
             ImageRootError::NoUser { .. } | ImageRootError::Odd { .. } => {
@@ -307,7 +317,15 @@ impl LocalBackend {
                     answer => return answer,
                 }
             }
-            question(held.insert(Launcher::start()?))
+            let launcher = held.insert(Launcher::start()?);
+            let watched = launcher
+                .process()
+                .and_then(|process| reactor::watch(process, Interest::READABLE));
+            match watched {
+                Ok(process) => drop(tokio::spawn(attend(process))),
+                Err(error) => tracing::warn!(%error, "the launcher's end will not be seen"),
+            }
+            question(launcher)
         });
         let answer = asked.await.map_err(|error| BackendError::Failed {
             action: "ask the launcher",
@@ -402,10 +420,10 @@ impl LocalBackend {
                 source,
             })?;
         let way_out = self.open_way_out(&wanted.place, &wanted.spec)?;
-        let plan = self.plan(wanted, way_out)?;
+        let plan = self.plan(wanted, way_out).await?;
         let launched = self.ask(move |launcher| launcher.launch(&plan)).await?;
-        self.live()
-            .insert(wanted.place.clone(), Arc::new(launched.agent));
+        let agent = watch(launched.agent)?;
+        self.live().insert(wanted.place.clone(), agent);
         if wanted.waits {
             self.unnamed().insert(wanted.place.clone(), launched.naming);
         }
@@ -420,7 +438,7 @@ impl LocalBackend {
     }
 
     /// The agent of a place: ours, or whoever listens on its socket.
-    async fn find(&self, place: &Place) -> Result<Arc<OwnedFd>, BackendError> {
+    async fn find(&self, place: &Place) -> Result<Agent, BackendError> {
         if let Some(agent) = self.live().get(place) {
             return Ok(Arc::clone(agent));
         }
@@ -432,7 +450,7 @@ impl LocalBackend {
         let agent = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(|_| dead())?;
         // Whoever listened then listens still, so the pid was not used again meanwhile.
         UnixStream::connect(&socket).await.map_err(|_| dead())?;
-        let agent = Arc::new(agent);
+        let agent = watch(agent)?;
         self.live().insert(place.clone(), Arc::clone(&agent));
         Ok(agent)
     }
@@ -442,7 +460,7 @@ impl LocalBackend {
         if let Ok(agent) = self.find(place).await {
             // Its end is the end of its namespaces, and so of everything in them. A frozen one dies
             // when it is thawed, which the removal of its groups does.
-            let _ = signal::send(&*agent, 9);
+            let _ = signal::send(agent.get_ref(), 9);
             let thawed = name.clone();
             let _ = self.ask(move |launcher| launcher.thaw(&thawed)).await;
             exit_of(&agent).await;
@@ -737,16 +755,24 @@ fn failed_at(step: Step) -> BackendError {
     }
 }
 
-/// Resolves when the process of a pidfd has ended.
-async fn exit_of(pidfd: &OwnedFd) {
-    let watched = pidfd
-        .try_clone()
-        .and_then(|fd| reactor::watch(fd, Interest::READABLE));
-    match watched {
-        Ok(watched) => drop(watched.readable().await),
-        Err(error) => {
-            tracing::error!(%error, "the end of a process cannot be waited for");
-            std::future::pending::<()>().await;
-        }
+fn watch(process: OwnedFd) -> Result<Agent, BackendError> {
+    let watched = reactor::watch(process, Interest::READABLE);
+    watched.map(Arc::new).map_err(|source| BackendError::Failed {
+        action: "watch the agent",
+        source,
+    })
+}
+
+/// Sees to the end of a launcher. The next wish finds out, and starts another.
+async fn attend(launcher: AsyncFd<OwnedFd>) {
+    exit_of(&launcher).await;
+    if let Err(errno) = collect(launcher.get_ref()) {
+        tracing::warn!(%errno, "a launcher that ended is not collected");
     }
+}
+
+/// Resolves when the process of a pidfd has ended.
+async fn exit_of(process: &AsyncFd<OwnedFd>) {
+    // An error is the end of the runtime, and so ours.
+    drop(process.readable().await);
 }

@@ -14,6 +14,7 @@ use http::request::Parts;
 use http::{HeaderValue, Request, header};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sandshell_agent::Listen;
 use sandshell_agent::parts::REQUEST_ID;
 use sandshell_client::{Client, Connector};
 use sandshell_mcp::HttpService;
@@ -33,8 +34,9 @@ const PIPE: usize = 64 * 1024;
 struct Inside(Edge);
 
 /// What answers; it ends its streams with the hub.
-pub(crate) fn service(ended: CancellationToken) -> HttpService {
-    HttpService::new(client_of, ended)
+pub(crate) fn service(address: &Listen, ended: CancellationToken) -> HttpService {
+    let has_address = matches!(address, Listen::Tcp(_));
+    HttpService::new(client_of, has_address, ended)
 }
 
 /// A client with the rights of a request.

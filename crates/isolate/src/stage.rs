@@ -499,7 +499,10 @@ fn own_surroundings(plan: &SandboxPlan, state: OwnedFd) -> Result<(), Step> {
     set_sysctl("net/ipv4/ip_unprivileged_port_start", "0");
     set_sysctl("net/ipv4/ping_group_range", "0 65534");
     // One more user namespace can be made, which is init's; then none.
-    set_sysctl("user/max_user_namespaces", "1");
+    std::fs::write("/proc/sys/user/max_user_namespaces", "1").map_err(|error| {
+        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        Step::at("the number of user namespaces")(errno)
+    })?;
     rustix::system::sethostname(plan.hostname.as_bytes()).map_err(Step::at("the host name"))
 }
 
