@@ -21,10 +21,10 @@ use sandshell_types::{
 };
 
 use crate::account::Accounts;
+use crate::error;
 use crate::events::Events;
 use crate::fence::{Fence, Owner};
 use crate::host::{self, Host, Program};
-use crate::error;
 use crate::inside::{Follow, Inside, Who};
 use crate::output::{LogLimits, OutputLog};
 use crate::pool::Pool;
@@ -231,7 +231,9 @@ impl Executor {
         let who = self.who(None).map_err(|error| failed(error.to_string()))?;
         let cwd = host.config.cwd.clone();
         // What is in it can be named by those only who may enter it.
-        let found = host.inside.run(&who, move |root| root.find_dir(&cwd.join(".")));
+        let found = host
+            .inside
+            .run(&who, move |root| root.find_dir(&cwd.join(".")));
         let found = found.await.map_err(|error| failed(error.to_string()))?;
         found.map(drop).map_err(|errno| {
             let (cwd, user) = (host.config.cwd.display(), &host.account.name);

@@ -757,10 +757,12 @@ fn failed_at(step: Step) -> BackendError {
 
 fn watch(process: OwnedFd) -> Result<Agent, BackendError> {
     let watched = reactor::watch(process, Interest::READABLE);
-    watched.map(Arc::new).map_err(|source| BackendError::Failed {
-        action: "watch the agent",
-        source,
-    })
+    watched
+        .map(Arc::new)
+        .map_err(|source| BackendError::Failed {
+            action: "watch the agent",
+            source,
+        })
 }
 
 /// Sees to the end of a launcher. The next wish finds out, and starts another.

@@ -75,8 +75,8 @@ pub(crate) async fn pass(
     let upgraded = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
     if let (true, Some(client)) = (upgraded, client) {
         let agent = hyper::upgrade::on(&mut answer);
-        let websocket = protocol
-            .is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket"));
+        let websocket =
+            protocol.is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket"));
         tunnel::Tunnel {
             client,
             agent,

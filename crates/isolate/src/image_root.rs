@@ -9,9 +9,7 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2, statat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2, statat};
 use rustix::io::Errno;
 
 use crate::host_root::RESOLVER;

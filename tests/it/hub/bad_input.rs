@@ -152,9 +152,17 @@ async fn an_ordinary_users_hub_has_one_user() {
     };
     let hub = Hub::of(user);
     let client = hub.client();
-    for body in [r#"{"user":"root"}"#, r#"{"user":"33"}"#, r#"{"user":"nosuch"}"#] {
+    for body in [
+        r#"{"user":"root"}"#,
+        r#"{"user":"33"}"#,
+        r#"{"user":"nosuch"}"#,
+    ] {
         let (status, problem) = raw(&client, Method::POST, "/v1/sandboxes", body).await;
-        assert_eq!((status, &problem["pointer"]), (400, &"/user".into()), "{body}: {problem}");
+        assert_eq!(
+            (status, &problem["pointer"]),
+            (400, &"/user".into()),
+            "{body}: {problem}"
+        );
     }
     let fine = r#"{"user":"sandbox","isolation":{"policy":"best_effort"}}"#;
     let (status, record) = raw(&client, Method::POST, "/v1/sandboxes", fine).await;
@@ -174,7 +182,9 @@ async fn commands_start_where_they_were_asked_to() {
     assert_eq!(told.stdout, "/srv/deep/er\nfile\n");
     if rustix::process::geteuid().is_root() {
         for (user, status) in [("sandbox", 400), ("root", 201)] {
-            let body = format!(r#"{{"cwd":"/root","user":"{user}","isolation":{{"policy":"best_effort"}}}}"#);
+            let body = format!(
+                r#"{{"cwd":"/root","user":"{user}","isolation":{{"policy":"best_effort"}}}}"#
+            );
             let (found, answer) = raw(&client, Method::POST, "/v1/sandboxes", &body).await;
             assert_eq!(found, status, "{answer}");
         }
@@ -221,14 +231,24 @@ async fn every_mistake_has_its_place_and_makes_nothing() {
         let env: std::collections::BTreeMap<_, _> = (0..variables).map(variable).collect();
         let body = serde_json::json!({ "env": env }).to_string();
         let (status, problem) = raw(&client, Method::POST, "/v1/sandboxes", &body).await;
-        assert_eq!((status, &problem["pointer"]), (400, &"/env".into()), "{problem}");
-        assert!(problem["detail"].as_str().unwrap().contains("131072"), "{problem}");
+        assert_eq!(
+            (status, &problem["pointer"]),
+            (400, &"/env".into()),
+            "{problem}"
+        );
+        assert!(
+            problem["detail"].as_str().unwrap().contains("131072"),
+            "{problem}"
+        );
     }
     let most = format!(r#"{{"limits":{{"open_files":{}}}}}"#, u32::MAX);
     let (_, problem) = raw(&client, Method::POST, "/v1/sandboxes", &most).await;
     let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
     let told = format!("{} is the most", hard.unwrap());
-    assert!(problem["detail"].as_str().unwrap().contains(&told), "{problem}");
+    assert!(
+        problem["detail"].as_str().unwrap().contains(&told),
+        "{problem}"
+    );
     let all = SandboxFilter {
         state: Some("all".to_owned()),
         ..SandboxFilter::default()

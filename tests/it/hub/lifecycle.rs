@@ -372,7 +372,16 @@ async fn a_sandbox_calls_itself_by_its_id() {
             let told = exec(&inside, ask).await;
             let words: Vec<&str> = told.stdout.split_whitespace().collect();
             let id = made.id.as_str();
-            let expected = [id, id, id, "127.0.0.1", id, "::1", "localhost", "ip6-localhost"];
+            let expected = [
+                id,
+                id,
+                id,
+                "127.0.0.1",
+                id,
+                "::1",
+                "localhost",
+                "ip6-localhost",
+            ];
             assert_eq!(words, expected);
         };
         let unnamed = SandboxSpec {

@@ -3,7 +3,8 @@
 use http::Method;
 use sandshell_client::Client;
 use sandshell_client::types::{
-    KillRequest, ProcessId, ProtectionStatus, SandboxLimits, SandboxPatch, SandboxRecord, SandboxSpec,
+    KillRequest, ProcessId, ProtectionStatus, SandboxLimits, SandboxPatch, SandboxRecord,
+    SandboxSpec,
 };
 use sandshell_testkit::{Hub, UnprivilegedUser};
 use serde_json::Value;
@@ -105,7 +106,9 @@ for child in children:
 
 /// Kills a process; it is gone with all it had.
 async fn killed(inside: &Client, process: &ProcessId) {
-    let reply = in_time(inside.kill_process(process, &KillRequest::default())).await.unwrap();
+    let reply = in_time(inside.kill_process(process, &KillRequest::default()))
+        .await
+        .unwrap();
     assert!(reply.survivors.is_empty(), "{reply:?}");
 }
 
@@ -215,7 +218,8 @@ async fn are_refused_as_a_whole() {
     }
     // What a program holds nobody can free. It tells when it holds it, and whoever has it killed is
     // answered when it is gone: told to end, it would have its memory for a while.
-    let holds = "python3 -uc 'import time; x = b\"x\" * (80 << 20); print(\"held\"); time.sleep(600)'";
+    let holds =
+        "python3 -uc 'import time; x = b\"x\" * (80 << 20); print(\"held\"); time.sleep(600)'";
     let holder = start(&inside, &process_of(holds)).await;
     wait_for_text(&inside, &holder, "held").await;
     let less = r#"{"labels":{"a":"b"},"limits":{"memory_bytes":33554432,"cpus":0.2,"pids":60}}"#;

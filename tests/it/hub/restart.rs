@@ -354,7 +354,7 @@ async fn what_died_meanwhile_is_buried_and_leftovers_are_removed() {
         .into_iter()
         .map(|path| agent_of(&path))
         .find(|pid| {
-            let below = sandshell_testkit::children_deep(*pid);
+            let below = children_deep(*pid);
             alive_with_marker(&mark)
                 .iter()
                 .any(|marked| below.contains(marked))
@@ -411,8 +411,12 @@ async fn a_launcher_that_is_killed_is_collected_and_replaced() {
         let after = sandbox(&client, &format!("after-{round}")).await;
         assert_eq!(exec(&after, "echo new").await.stdout, "new\n");
         assert_ne!(launchers(&hub), [launcher]);
-        in_time(client.pause_sandbox(&id_of("before"))).await.unwrap();
-        in_time(client.resume_sandbox(&id_of("before"))).await.unwrap();
+        in_time(client.pause_sandbox(&id_of("before")))
+            .await
+            .unwrap();
+        in_time(client.resume_sandbox(&id_of("before")))
+            .await
+            .unwrap();
         assert_eq!(exec(&before, "echo again").await.stdout, "again\n");
     }
 }

@@ -246,6 +246,12 @@ async fn a_request_in_a_sandbox_that_is_destroyed_hears_of_it() {
     };
     let (waited, ()) = in_time(async { tokio::join!(inside.exec(&request), destroyed) }).await;
     let error = waited.unwrap_err();
-    assert_eq!((error.status(), error.code()), (Some(410), Some(ErrorCode::SandboxGone)));
-    assert!(error.to_string().contains("destroyed on request"), "{error}");
+    assert_eq!(
+        (error.status(), error.code()),
+        (Some(410), Some(ErrorCode::SandboxGone))
+    );
+    assert!(
+        error.to_string().contains("destroyed on request"),
+        "{error}"
+    );
 }

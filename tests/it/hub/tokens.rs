@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use http::Method;
 use sandshell_client::types::{
-    ErrorCode, KillRequest, Scope, StreamName, TerminalRequest, TerminalState, Timestamp, TokenRequest,
+    ErrorCode, KillRequest, Scope, StreamName, TerminalRequest, TerminalState, Timestamp,
+    TokenRequest,
 };
 use sandshell_client::{
     AuditFilter, Client, ConnectOptions, OutputQuery, Page, SandboxFilter, TerminalEvent,
@@ -192,11 +193,20 @@ async fn a_revoked_or_expired_token_opens_nothing_also_after_a_restart() {
 }
 
 /// A stream of events, by hand: what came so far, and the connection.
-async fn open_events(hub: &Hub, target: &str, secret: Option<&str>, until: &str) -> (String, TcpStream) {
+async fn open_events(
+    hub: &Hub,
+    target: &str,
+    secret: Option<&str>,
+    until: &str,
+) -> (String, TcpStream) {
     let address = hub.url().strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let by = secret.map_or_else(String::new, |secret| format!("authorization: Bearer {secret}\r\n"));
-    let head = format!("GET {target} HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\n{by}\r\n");
+    let by = secret.map_or_else(String::new, |secret| {
+        format!("authorization: Bearer {secret}\r\n")
+    });
+    let head = format!(
+        "GET {target} HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\nconnection: close\r\n{by}\r\n"
+    );
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut text = String::new();
     while !text.contains(until) {
@@ -216,7 +226,7 @@ async fn what_a_token_has_open_ends_with_it() {
     sandbox(&admin, "box").await;
     let inside = admin.sandbox(&id_of("box"));
     let process = start(&inside, &process_of("echo begun; exec sleep 600")).await;
-    let events = format!("/v1/sandboxes/box/processes/{process}/events?follow=true");
+    let events = format!("/v1/sandboxes/box/processes/{process}/output?follow=true");
     let kept = open_events(&hub, &events, Some(hub.token()), "begun").await;
     for expires in [false, true] {
         let soon = Timestamp::now() + std::time::Duration::from_secs(3);
@@ -231,13 +241,15 @@ async fn what_a_token_has_open_ends_with_it() {
         let theirs = holder.sandbox(&id_of("box"));
         let by_token = open_events(&hub, &events, Some(&made.token), "begun").await;
         // A ticket that the token gave is not worth more than it.
-        let body = format!(r#"{{"path":"/v1/sandboxes/box/processes/{process}/events"}}"#);
+        let body = format!(r#"{{"path":"/v1/sandboxes/box/processes/{process}/output"}}"#);
         let (status, ticket) = raw(&holder, Method::POST, "/v1/tickets", &body).await;
         assert_eq!(status, 201, "{ticket}");
         let target = format!("{}&follow=true", ticket["url"].as_str().unwrap());
         let by_ticket = open_events(&hub, &target, None, "begun").await;
         let output = OutputQuery::follow(StreamName::Stdout);
-        let output = in_time(theirs.process_output(&process, output)).await.unwrap();
+        let output = in_time(theirs.process_output(&process, output))
+            .await
+            .unwrap();
         let request = TerminalRequest {
             argv: Some(vec!["cat".to_owned()]),
             ..TerminalRequest::default()
@@ -253,12 +265,15 @@ async fn what_a_token_has_open_ends_with_it() {
             assert!(text.contains("event: error\ndata: {"), "{text}");
             assert!(text.contains(r#""code":"unauthorized""#), "{text}");
         }
-        assert!(in_time(output.read_to_end()).await.is_err(), "it breaks off");
+        assert!(
+            in_time(output.read_to_end()).await.is_err(),
+            "it breaks off"
+        );
         let closed = in_time(async {
             loop {
                 match connection.next().await {
-                    Some(Ok(TerminalEvent::Closed { code, reason })) => return (code, reason),
-                    Some(Ok(_)) => {}
+                    Ok(Some(TerminalEvent::Closed { code, reason })) => return (code, reason),
+                    Ok(Some(_)) => {}
                     other => panic!("{other:?}"),
                 }
             }
@@ -269,7 +284,9 @@ async fn what_a_token_has_open_ends_with_it() {
         assert_eq!(state, TerminalState::Running);
     }
     let (mut text, mut stream) = kept;
-    in_time(inside.kill_process(&process, &KillRequest::default())).await.unwrap();
+    in_time(inside.kill_process(&process, &KillRequest::default()))
+        .await
+        .unwrap();
     while !text.contains("event: exit") {
         let mut buffer = [0; 4096];
         let read = in_time(stream.read(&mut buffer)).await.unwrap();

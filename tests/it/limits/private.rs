@@ -93,7 +93,7 @@ async fn a_process_is_not_started_from_a_private_session() {
         session: Some(id.clone()),
         ..process_of("sleep 600")
     };
-    let refused = in_time(client.start_process(&request)).await.unwrap_err();
+    let refused = in_time(client.create_process(&request)).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::InvalidRequest));
     let problem = refused.problem().unwrap();
     assert_eq!(problem.pointer.as_deref(), Some("/session"), "{problem:?}");

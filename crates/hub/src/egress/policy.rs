@@ -248,7 +248,10 @@ const NEVER_REACHED: &str = "private, local and reserved addresses are never rea
 /// Whether a name can stand for nothing but loopback addresses, whoever is asked (RFC 6761).
 fn is_this_machine(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or_default();
-    matches!(last, "localhost" | "ip6-localhost" | "ip6-loopback" | "localdomain")
+    matches!(
+        last,
+        "localhost" | "ip6-localhost" | "ip6-loopback" | "localdomain"
+    )
 }
 
 fn check_count(pointer: &str, what: &str, count: usize, most: usize) -> Result<(), PolicyError> {
@@ -305,8 +308,7 @@ impl Rule {
             }
             (false, Host::Address(_)) => {
                 let detail = format!("{text:?} is not a public address");
-                return Err(PolicyError::new(pointer, detail)
-                    .hint(NEVER_REACHED));
+                return Err(PolicyError::new(pointer, detail).hint(NEVER_REACHED));
             }
             (true, Host::Address(_)) => return Err(host_error(pointer, text, HostError::Form)),
         };

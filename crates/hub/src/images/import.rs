@@ -50,11 +50,7 @@ pub fn import(
     }
 }
 
-fn unpack(
-    input: impl Read,
-    at: &Path,
-    stop: &CancellationToken,
-) -> Result<Imported, ImageError> {
+fn unpack(input: impl Read, at: &Path, stop: &CancellationToken) -> Result<Imported, ImageError> {
     let root = at.join(ROOT);
     let mut extraction = Extraction::new(&root, stop)?;
     let mut reader = Reader::of_root(decompress(input)?);

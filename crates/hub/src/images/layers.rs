@@ -144,7 +144,9 @@ fn looks_like_root(archive: &OwnedFd) -> bool {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         open_in(archive, Path::new(name), flags).is_ok()
     };
-    ["bin", "etc", "lib", "usr"].iter().any(|name| is_there(&name))
+    ["bin", "etc", "lib", "usr"]
+        .iter()
+        .any(|name| is_there(&name))
 }
 
 fn find_documents(archive: &OwnedFd) -> Result<Option<Layered>, ImageError> {

@@ -138,7 +138,9 @@ impl Frames {
     fn pass(&mut self, mut bytes: &[u8]) {
         while let Some((first, rest)) = bytes.split_first() {
             if self.left > 0 {
-                let many = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
+                let many = usize::try_from(self.left)
+                    .unwrap_or(usize::MAX)
+                    .min(bytes.len());
                 self.left -= many as u64;
                 bytes = bytes.get(many..).unwrap_or_default();
                 continue;
@@ -167,7 +169,9 @@ fn payload(head: &[u8]) -> Option<u64> {
         short => return (head.len() == 2 + mask).then_some(short.into()),
     };
     let length = head.get(2..2 + wide)?;
-    let length = length.iter().fold(0, |sum, byte| (sum << 8) | u64::from(*byte));
+    let length = length
+        .iter()
+        .fold(0, |sum, byte| (sum << 8) | u64::from(*byte));
     (head.len() == 2 + wide + mask).then_some(length)
 }
 
