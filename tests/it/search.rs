@@ -419,3 +419,36 @@ async fn links_lead_nowhere_and_rights_hold() {
     let closed = in_time(client.find_files(&find_in(&dir.join("closed")))).await;
     assert_eq!(code_of(closed), ErrorCode::PermissionDenied);
 }
+
+/// `.` means nothing in a path, and is not told; a pattern that is none comes with what to do.
+#[tokio::test]
+async fn paths_are_told_plainly() {
+    let agent = Agent::builder().start();
+    let client = agent.client();
+    let dir = agent.work_dir();
+    write(&dir, "sub/a", "needle\n");
+    let plain = dir.join("sub/a").display().to_string();
+    for end in ["/.", "/./", "/./sub/.", "/sub//", "//sub"] {
+        let start = format!("{}{end}", dir.display());
+        let start = Path::new(&start);
+        let found = in_time(client.find_files(&find_in(start))).await.unwrap();
+        let found = found.items.iter().any(|item| item.path == plain);
+        assert!(found, "{}", start.display());
+        let search = search_in(start, "needle");
+        let search = in_time(client.search_files(&search)).await.unwrap();
+        assert_eq!(search.matches[0].path, plain, "{}", start.display());
+    }
+    let bad = in_time(client.search_files(&search_in(&dir, "a(b")))
+        .await
+        .unwrap_err();
+    let problem = bad.problem().unwrap();
+    assert_eq!(problem.pointer.as_deref(), Some("/pattern"));
+    assert!(
+        problem
+            .hint
+            .as_deref()
+            .unwrap_or_default()
+            .contains("literal"),
+        "{problem:?}"
+    );
+}

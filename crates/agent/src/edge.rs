@@ -79,6 +79,7 @@ impl Edge {
     /// Answers one request. Never fails: what goes wrong is an answer too.
     pub(crate) async fn answer(&self, request: Request<Body>) -> Response {
         let began = Instant::now();
+        self.0.agent.naming.settle(&self.0.agent.executor);
         let id = self.0.ids.of(request.headers());
         let method = request.method().clone();
         let uri = request.uri().clone();
@@ -129,7 +130,9 @@ impl Edge {
         let by_ticket =
             take_parameter(&mut parts, ticket::PARAMETER, ticket::PREFIX).map(|given| {
                 let tickets = &self.0.agent.tickets;
-                tickets.redeem(&given, &parts.method, parts.uri.path(), &parts.headers)
+                let redeemed =
+                    tickets.redeem(&given, &parts.method, parts.uri.path(), &parts.headers);
+                redeemed.is_some()
             });
         let by_token = self.0.auth.check(parts.uri.path(), &parts.headers);
         let admitted = match (by_ticket, by_token) {

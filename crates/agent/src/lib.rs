@@ -30,6 +30,7 @@ mod extract;
 mod idempotency;
 mod listen;
 mod metrics;
+mod naming;
 mod ports;
 mod problem;
 mod ready;
@@ -42,6 +43,7 @@ mod supervise;
 mod ticket;
 mod token;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
@@ -99,6 +101,7 @@ use crate::browsers::Browsers;
 use crate::edge::Edge;
 use crate::listen::Listener;
 use crate::metrics::Metrics;
+use crate::naming::Naming;
 use crate::relay::{Relay, RelayConfig};
 use crate::state_dir::StateDir;
 use crate::ticket::Tickets;
@@ -166,6 +169,12 @@ pub struct Settings {
     /// state directory.
     #[serde(default)]
     pub egress: bool,
+    /// Whether the directory that commands start in may be missing or closed to their user.
+    #[serde(default)]
+    pub check_cwd: bool,
+    /// Whether the sandbox may be given another name.
+    #[serde(default)]
+    pub waits: bool,
 }
 
 /// Name of the egress proxy's socket in the agent's state directory.
@@ -285,6 +294,7 @@ pub(crate) struct Agent {
     pub(crate) backups: Backups,
     /// What became of each layer of isolation.
     pub(crate) protections: Vec<Protection>,
+    pub(crate) naming: Arc<Naming>,
     /// Cancelled when the agent ends; every long stream ends with it.
     pub(crate) shutdown: CancellationToken,
     /// Connections that were upgraded; they end on the same token.
@@ -330,6 +340,8 @@ pub async fn serve(
         state_dir,
         liveness: None,
         relay: None,
+        check_cwd: false,
+        naming: Naming::default(),
     };
     serve_on(listener, token, &options, init, surroundings, announce).await
 }
@@ -373,16 +385,37 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
         max_connections: MAX_CONNECTIONS_OF_HUB,
         command: Vec::new(),
     };
+    let report = Cell::new(Some(report));
+    let tell = |outcome: &Outcome| {
+        if let Some(report) = report.take() {
+            report.tell(outcome);
+        }
+    };
     let announce = |_: &Started| {
-        report.tell(&Outcome::Ready(protections));
+        tell(&Outcome::Ready(protections));
         Ok(())
     };
     let surroundings = Surroundings {
         state_dir: StateDir::given(options.state_dir.clone()),
         liveness,
         relay,
+        check_cwd: settings.check_cwd,
+        naming: if settings.waits {
+            Naming::expected()
+        } else {
+            Naming::default()
+        },
     };
-    serve_on(listener, None, &options, init, surroundings, announce).await
+    let served = serve_on(listener, None, &options, init, surroundings, announce).await;
+    if let Err(AgentError::Start(error)) = &served
+        && let Some(setting) = error.setting()
+    {
+        tell(&Outcome::Refused {
+            setting: setting.to_owned(),
+            reason: error.reason.clone(),
+        });
+    }
+    served
 }
 
 /// A token, and whether it was made for this run.
@@ -398,6 +431,9 @@ struct Surroundings {
     liveness: Option<OwnedFd>,
     /// The way outside.
     relay: Option<RelayConfig>,
+    /// Whether the directory that commands start in is to be tried first.
+    check_cwd: bool,
+    naming: Naming,
 }
 
 async fn serve_on(
@@ -413,12 +449,17 @@ async fn serve_on(
         state_dir,
         liveness,
         relay,
+        check_cwd,
+        naming,
     } = surroundings;
     let address = listener.address().map_err(|source| AgentError::Listen {
         listen: options.listen.clone(),
         source,
     })?;
     let executor = Executor::start(init, core_config(options, &state_dir)).await?;
+    if check_cwd {
+        executor.check_cwd().await?;
+    }
     let _relay = match relay {
         Some(config) => {
             let events = executor.events().clone();
@@ -453,6 +494,7 @@ async fn serve_on(
         contexts: contexts.clone(),
         backups: backups.map_err(AgentError::Backups)?,
         protections,
+        naming: Arc::new(naming),
     });
     let browsers = Browsers::new(&address, options.cors_origins.clone(), &options.allow_hosts);
     let edge = Edge::new(

@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use host::HostProxy;
-use names::Names;
+use names::{Connected, Names, Usage};
 
 /// Where programs find the proxy.
 pub const PROXY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4021);
@@ -114,7 +114,7 @@ impl Relay {
         joiner.spawn(tell(joiner.host.clone(), refused));
         joiner.spawn(dns::serve_datagrams(dns, Arc::clone(&names)));
         joiner.spawn(dns::serve_streams(dns_stream, names));
-        joiner.spawn(joiner.clone().join_all(proxy, "proxy\n".into()));
+        joiner.spawn(joiner.clone().join_all(proxy, "proxy\n".into(), None));
         Ok(relay)
     }
 
@@ -175,8 +175,9 @@ impl Joiner {
         });
     }
 
-    /// Joins every connection of a listener; `opening` tells the hub what they are.
-    async fn join_all(self, listener: TcpListener, opening: Arc<str>) {
+    /// Joins every connection of a listener; `opening` tells the hub what they are. Those to a name count
+    /// as its use.
+    async fn join_all(self, listener: TcpListener, opening: Arc<str>, usage: Option<Arc<Usage>>) {
         loop {
             let stream = match listener.accept().await {
                 Ok((stream, _)) => stream,
@@ -191,12 +192,23 @@ impl Joiner {
                 return;
             };
             let (host, opening) = (self.host.clone(), Arc::clone(&opening));
+            let used = usage.as_ref().map(Connected::new);
             self.spawn(async move {
                 if let Err(error) = join(stream, &host, &opening).await {
                     tracing::debug!(%error, "a relayed connection ended early");
                 }
-                drop(place);
+                drop((place, used));
             });
+        }
+    }
+
+    #[cfg(test)]
+    fn to_nowhere() -> Self {
+        Self {
+            host: HostProxy::new(PathBuf::from("/nowhere")),
+            places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            tasks: TaskTracker::new(),
+            end: CancellationToken::new(),
         }
     }
 }

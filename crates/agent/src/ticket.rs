@@ -38,15 +38,17 @@ pub const PREFIX: &str = "tk_";
 /// The parameter it is sent in.
 pub const PARAMETER: &str = "ticket";
 
-struct Waiting {
+struct Waiting<T> {
     digest: [u8; 32],
     path: String,
     until: Instant,
+    giver: T,
 }
 
-/// The tickets that wait, oldest first, for streams among these routes.
-pub struct Tickets {
-    waiting: Mutex<VecDeque<Waiting>>,
+/// The tickets that wait, oldest first, for streams among these routes. Each has with it what is to be
+/// known of its giver.
+pub struct Tickets<T = ()> {
+    waiting: Mutex<VecDeque<Waiting<T>>>,
     routes: &'static Routes,
 }
 
@@ -61,7 +63,7 @@ enum TicketError {
     Random(getrandom::Error),
 }
 
-impl Tickets {
+impl<T> Tickets<T> {
     /// None yet.
     pub fn new(routes: &'static Routes) -> Self {
         Self {
@@ -71,7 +73,7 @@ impl Tickets {
     }
 
     /// Makes a ticket for a path.
-    fn issue(&self, path: String) -> Result<String, TicketError> {
+    fn issue(&self, path: String, giver: T) -> Result<String, TicketError> {
         let mut random = [0_u8; 24];
         getrandom::fill(&mut random).map_err(TicketError::Random)?;
         let ticket = random.iter().fold(PREFIX.to_owned(), |mut text, byte| {
@@ -87,13 +89,15 @@ impl Tickets {
             digest: Sha256::digest(&ticket).into(),
             path,
             until: Instant::now() + VALID_FOR,
+            giver,
         });
         Ok(ticket)
     }
 
     /// Makes a ticket for a path, and the answer that gives it away.
-    pub fn give(&self, path: &str) -> Result<Response, ApiError> {
-        let ticket = self.issue(path.to_owned()).map_err(|error| match error {
+    pub fn give(&self, path: &str, giver: T) -> Result<Response, ApiError> {
+        let issued = self.issue(path.to_owned(), giver);
+        let ticket = issued.map_err(|error| match error {
             TicketError::Full => ApiError::new(ErrorCode::LimitReached, error.to_string())
                 .hint("Each is forgotten when it is used, or after 30 seconds."),
             TicketError::Random(_) => ApiError::internal("a ticket cannot be made", &error),
@@ -106,8 +110,14 @@ impl Tickets {
         Ok((StatusCode::CREATED, axum::Json(reply)).into_response())
     }
 
-    /// Uses a ticket up. Whether it opens this request.
-    pub fn redeem(&self, ticket: &str, method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    /// Uses a ticket up. Whose it was, if it opens this request.
+    pub fn redeem(
+        &self,
+        ticket: &str,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Option<T> {
         let digest: [u8; 32] = Sha256::digest(ticket).into();
         let mut waiting = self.waiting();
         // All are looked at, so that time tells nothing.
@@ -121,14 +131,14 @@ impl Tickets {
                     found
                 }
             });
-        let Some(ticket) = found.and_then(|at| waiting.remove(at)) else {
-            return false;
-        };
-        *method == Method::GET && ticket.path == path && self.routes.streams(path, headers)
+        let ticket = found.and_then(|at| waiting.remove(at))?;
+        let opens =
+            *method == Method::GET && ticket.path == path && self.routes.streams(path, headers);
+        opens.then_some(ticket.giver)
     }
 
     /// Those that are still valid.
-    fn waiting(&self) -> std::sync::MutexGuard<'_, VecDeque<Waiting>> {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, VecDeque<Waiting<T>>> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         while waiting.front().is_some_and(|oldest| oldest.until <= now) {
@@ -152,16 +162,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn opens_its_path_once_and_not_for_long() {
         let tickets = Tickets::new(crate::api::routes::own());
-        let open = |ticket: &str, path: &str| tickets.redeem(ticket, &Method::GET, path, &events());
-        let ticket = tickets.issue("/v1/events".to_owned()).unwrap();
+        let open = |ticket: &str, path: &str| {
+            let redeemed = tickets.redeem(ticket, &Method::GET, path, &events());
+            redeemed.is_some()
+        };
+        let ticket = tickets.issue("/v1/events".to_owned(), ()).unwrap();
         assert!(ticket.starts_with(PREFIX) && ticket.len() == 51);
         assert!(!open("tk_0", "/v1/events"));
         assert!(open(&ticket, "/v1/events"));
         assert!(!open(&ticket, "/v1/events"), "used twice");
-        let ticket = tickets.issue("/v1/events".to_owned()).unwrap();
+        let ticket = tickets.issue("/v1/events".to_owned(), ()).unwrap();
         assert!(!open(&ticket, "/v1/event"));
         assert!(!open(&ticket, "/v1/events"), "after a wrong path");
-        let ticket = tickets.issue("/v1/events".to_owned()).unwrap();
+        let ticket = tickets.issue("/v1/events".to_owned(), ()).unwrap();
         tokio::time::advance(VALID_FOR).await;
         assert!(!open(&ticket, "/v1/events"), "too late");
     }
@@ -182,9 +195,9 @@ mod tests {
             (Method::GET, "/v1/files/content", events(), false),
             (Method::GET, "/v1/processes/x", socket, false),
         ] {
-            let ticket = tickets.issue(path.to_owned()).unwrap();
+            let ticket = tickets.issue(path.to_owned(), ()).unwrap();
             assert_eq!(
-                tickets.redeem(&ticket, &method, path, &headers),
+                tickets.redeem(&ticket, &method, path, &headers).is_some(),
                 opens,
                 "{method} {path} {headers:?}"
             );
@@ -195,13 +208,13 @@ mod tests {
     async fn are_bounded_and_make_room_with_time() {
         let tickets = Tickets::new(crate::api::routes::own());
         for _ in 0..CAPACITY {
-            tickets.issue(String::new()).unwrap();
+            tickets.issue(String::new(), ()).unwrap();
         }
         assert!(matches!(
-            tickets.issue(String::new()),
+            tickets.issue(String::new(), ()),
             Err(TicketError::Full)
         ));
         tokio::time::advance(VALID_FOR).await;
-        assert!(tickets.issue(String::new()).is_ok());
+        assert!(tickets.issue(String::new(), ()).is_ok());
     }
 }

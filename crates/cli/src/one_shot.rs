@@ -81,6 +81,7 @@ pub(crate) fn launch(
     match read_outcome(launched.report).map_err(|error| Failure::ours(&error))? {
         Outcome::Ready(protections) => Ok(protections),
         Outcome::Failed(step) => Err(failed_at(&step)),
+        Outcome::Refused { reason, .. } => Err(Failure::usage(reason)),
     }
 }
 

@@ -94,6 +94,7 @@ fn run_in(
         env: config.env.into_iter().chain(given).collect(),
         log_bytes: None,
         egress: policy.is_some(),
+        ..Settings::default()
     };
     if let Some(authority) = &authority {
         authority.trust().give(&mut root.files, &mut settings.env);

@@ -258,3 +258,14 @@ pub struct StartError {
     /// Why.
     pub reason: String,
 }
+
+impl StartError {
+    /// The setting of the sandbox that cannot be, if it is about one.
+    pub fn setting(&self) -> Option<&'static str> {
+        [USER, CWD].into_iter().find(|name| *name == self.step)
+    }
+}
+
+/// Steps that a setting of their name can fail at.
+pub(crate) const USER: &str = "user";
+pub(crate) const CWD: &str = "cwd";

@@ -18,6 +18,12 @@ pub enum FileError {
         /// What is wrong with it.
         detail: String,
     },
+    /// The pattern of a search is no regular expression.
+    #[error("{reason}")]
+    Pattern {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The kernel refused.
     #[error("{}: {errno}", path.display())]
     At {

@@ -84,7 +84,9 @@ impl Search {
             .dfa_size_limit(PATTERN_BYTES)
             .nest_limit(200)
             .build(&request.pattern)
-            .map_err(|error| FileError::invalid("/pattern", error.to_string()))?;
+            .map_err(|error| FileError::Pattern {
+                reason: error.to_string(),
+            })?;
         let gitignore = request.gitignore.unwrap_or(true);
         Ok(Self {
             start,

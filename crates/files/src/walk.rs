@@ -261,9 +261,6 @@ impl Walk<'_> {
 
 /// A path below a directory in full, as the user would name it.
 pub(crate) fn below(start: &Path, path: &Path) -> PathBuf {
-    if path.as_os_str().is_empty() {
-        start.to_owned()
-    } else {
-        start.join(path)
-    }
+    // Without `.` and doubled slashes, which mean nothing; `..` may lead anywhere, and stays.
+    start.components().chain(path.components()).collect()
 }

@@ -10,7 +10,7 @@ mod previews;
 mod sandboxes;
 mod service;
 mod tokens;
-mod validate;
+pub(crate) mod validate;
 
 use std::sync::Arc;
 

@@ -36,7 +36,7 @@ use crate::api;
 use crate::dialects::{self, Asked};
 use crate::mcp;
 use crate::preview::{self, Name};
-use crate::route::{self, Admission, Forwarded, Outside};
+use crate::route::{self, Admission, Forwarded, Outside, open_until};
 use crate::sandbox::By;
 use crate::tokens::Token;
 
@@ -118,12 +118,16 @@ impl Edge {
             Err(refused) => (refused.into_response(), Caller::Plain),
             Ok((Admitted::Answered(response), caller)) => (response, caller),
             Ok((Admitted::Request(request, token), caller)) => {
+                let ended = token.as_ref().map(|token| token.ended().clone());
                 let answer = self.dispatch(request, token, &id);
                 let answer = AssertUnwindSafe(answer).catch_unwind().await;
                 let response = answer.unwrap_or_else(|panic| {
                     ApiError::internal("a handler panicked", &text_of(&*panic)).into_response()
                 });
-                (response, caller)
+                match ended {
+                    Some(ended) => (open_until(response, ended), caller),
+                    None => (response, caller),
+                }
             }
         };
         self.finish(response, &id, &method, &uri, began, caller)
@@ -141,7 +145,9 @@ impl Edge {
                 prefix: "/".to_owned(),
                 by: Admission::Name,
             };
-            route::pass(&sandbox, &target, &outside, request, id, &self.hub.tunnels).await
+            let until = None;
+            let tunnels = &self.hub.tunnels;
+            route::pass(&sandbox, &target, &outside, request, id, tunnels, until).await
         };
         passed.await.unwrap_or_else(IntoResponse::into_response)
     }
@@ -194,9 +200,9 @@ impl Edge {
         let by_ticket = ticket.as_ref().and_then(|given| {
             let path = parts.uri.path();
             let tickets = &self.hub.tickets;
-            let opens = tickets.redeem(given, &parts.method, path, &parts.headers);
+            let ended = tickets.redeem(given, &parts.method, path, &parts.headers)?;
             let sandbox = Below::of(path)?.sandbox.parse().ok()?;
-            opens.then(|| Token::for_sandbox(sandbox))
+            (!ended.is_cancelled()).then(|| Token::for_sandbox(sandbox, ended))
         });
         let token = self.hub.tokens.of(&parts.headers).or(by_ticket);
         let request = Request::from_parts(parts, body);
@@ -263,6 +269,7 @@ impl Edge {
         token: Option<Arc<Token>>,
         id: &HeaderValue,
     ) -> Result<Response, ApiError> {
+        let until = token.as_ref().map(|token| token.ended().clone());
         let (sandbox, by) = match token {
             Some(token) => {
                 let sandbox = self.hub.registry.live(below.sandbox, &token)?;
@@ -293,7 +300,8 @@ impl Edge {
             },
             None => Outside::Api { base },
         };
-        route::pass(&sandbox, &target, &outside, request, id, &self.hub.tunnels).await
+        let tunnels = &self.hub.tunnels;
+        route::pass(&sandbox, &target, &outside, request, id, tunnels, until).await
     }
 
     pub(crate) fn hub(&self) -> &Hub {

@@ -32,14 +32,14 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Mode, OFlags, RenameFlags, open, renameat_with};
 use rustix::io::Errno;
 use sandshell_types::{ImageName, ImageRecord, SandboxId, Timestamp};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub use copy::copy_directory;
+pub use copy::{copy_directory, is_of_kernel};
 pub use error::ImageError;
 pub use import::{Imported, import};
 
@@ -71,7 +71,7 @@ pub(crate) struct Images {
     path: PathBuf,
     dir: OwnedFd,
     known: Mutex<BTreeMap<ImageName, ImageRecord>>,
-    work: Semaphore,
+    work: Arc<Semaphore>,
 }
 
 /// A directory that goes away unless it gets a name.
@@ -117,7 +117,7 @@ impl Images {
             path,
             dir,
             known: Mutex::new(known),
-            work: Semaphore::new(AT_A_TIME),
+            work: Arc::new(Semaphore::new(AT_A_TIME)),
         })
     }
 
@@ -126,8 +126,8 @@ impl Images {
     }
 
     /// A turn at making one.
-    pub(crate) fn work(&self) -> &Semaphore {
-        &self.work
+    pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.work).acquire_owned().await.ok()
     }
 
     /// All of them, by name.
@@ -181,6 +181,8 @@ impl Images {
         let text = serde_json::to_vec_pretty(&record).map_err(io::Error::other);
         let written = text.and_then(|text| fs::write(at.join(RECORD), text));
         written.map_err(|error| ImageError::from_io(RECORD, &error))?;
+        // A name is for what is on the disk. All at once: it may be many files.
+        rustix::fs::syncfs(&self.dir).map_err(ImageError::at("images"))?;
         let mut known = self.known();
         self.check_room(&known, name, &user)?;
         let fresh = !known.contains_key(name);
@@ -193,6 +195,8 @@ impl Images {
         renameat_with(&self.dir, &hidden.name, &self.dir, name.as_str(), way)
             .map_err(ImageError::at(name.as_str()))?;
         known.insert(name.clone(), record.clone());
+        drop(known);
+        rustix::fs::fsync(&self.dir).map_err(ImageError::at("images"))?;
         Ok((record, fresh))
     }
 

@@ -219,11 +219,11 @@ impl ServeError {
 /// What handlers share.
 pub(crate) struct Hub {
     pub(crate) registry: Arc<Registry>,
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: Arc<Tokens>,
     pub(crate) images: Arc<Images>,
     pub(crate) browsers: Browsers,
     pub(crate) previews: Previews,
-    pub(crate) tickets: Tickets,
+    pub(crate) tickets: Tickets<CancellationToken>,
     pub(crate) keys: Arc<Keys<Answer>>,
     pub(crate) ids: RequestIds,
     pub(crate) routes: &'static Routes,
@@ -266,7 +266,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
     let open = secret.is_none();
     let domain = options.preview_domain.clone();
     let previews = Previews::new(store.clone(), domain, loaded.exposures);
-    let tokens = Tokens::new(store, loaded.tokens, open, options.rate);
+    let tokens = Arc::new(Tokens::new(store, loaded.tokens, open, options.rate));
     if let Some(secret) = &secret {
         let set = tokens.set_admin(&secret.token).await;
         set.map_err(|error| ServeError::Admin(error.to_string()))?;
@@ -301,7 +301,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
             open: TaskTracker::new(),
             shutdown: shutdown.clone(),
         },
-        mcp: mcp::service(shutdown.clone()),
+        mcp: mcp::service(&address, shutdown.clone()),
         dialects: Dialects::default(),
     });
     let told = told_to_end().map_err(ServeError::Signals)?;
@@ -312,6 +312,9 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
         options.max_connections,
         shutdown.clone(),
     ));
+    let tokens = Arc::clone(&hub.tokens);
+    let ended = shutdown.clone();
+    let watching = tokio::spawn(async move { tokens.watch(ended).await });
     let warming = tokio::spawn(warm::keep(Arc::clone(&registry), shutdown.clone()));
     let result = run(&options, &hub, &address, secret, told, announce).await;
     registry.close();
@@ -322,6 +325,9 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::error!(%error, "the serve loop failed"),
         Err(_) => tracing::warn!("not all answers ended in time"),
+    }
+    if let Err(error) = watching.await {
+        tracing::error!(%error, "the watch over tokens failed");
     }
     if let Err(error) = warming.await {
         tracing::error!(%error, "the warm pool failed");

@@ -21,17 +21,21 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sandshell_agent::Settings;
 use sandshell_isolate::host_root;
 use sandshell_isolate::image_root::{self, ImageRootError};
-use sandshell_isolate::launcher::{Launcher, LauncherError, Naming};
+use sandshell_isolate::launcher::{Launcher, LauncherError, Naming, collect};
 use sandshell_isolate::limits::{
     self as group_limit, LimitError, SandboxLimits, USUAL_INODES, USUAL_MEMORY, USUAL_PIDS,
 };
-use sandshell_isolate::plan::{Ids, RootPlan, SANDBOX_USER, SandboxPlan as Plan, WORKSPACE};
+use sandshell_isolate::plan::{
+    Ids, LAST_UID, RootPlan, SANDBOX_UID, SANDBOX_USER, SandboxPlan as Plan, WORKSPACE,
+};
 use sandshell_isolate::stage::{Outcome, REMEDY, Step};
 use sandshell_sys::{reactor, signal};
 use sandshell_types::{Cpus, ImageConfig, NetworkMode, Protection, SandboxId, SandboxSpec};
+use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt as _, Interest};
 use tokio::net::UnixStream;
 
+use crate::api::validate;
 use crate::backend::{Backend, BackendError, Created, Endpoint, Pending, Place, SandboxPlan};
 use crate::egress::{Authority, Egress, EgressConfig, Outside, Policy, Trust};
 use crate::error::HubError;
@@ -42,6 +46,9 @@ const FIRST_ID: u32 = 0x1000_0000;
 const IDS: u32 = 0x2_0000;
 /// Slots below this have ids of their own.
 const SLOTS: u32 = 0x3000;
+
+/// An agent's process, watched from the first: later there may be no descriptor left to do it with.
+type Agent = Arc<AsyncFd<OwnedFd>>;
 
 /// Whether there is a way outside, and the certificates to trust on it.
 type WayOut = Option<Option<Trust>>;
@@ -57,7 +64,7 @@ pub(crate) struct LocalBackend {
     images: Arc<Images>,
     ids: IdRule,
     launcher: Arc<Mutex<Option<Launcher>>>,
-    live: Mutex<HashMap<Place, Arc<OwnedFd>>>,
+    live: Mutex<HashMap<Place, Agent>>,
     /// What can name those that wait.
     unnamed: Mutex<HashMap<Place, Naming>>,
     /// The proxies of those that reach outside.
@@ -109,7 +116,7 @@ impl LocalBackend {
         self.sandboxes.join(place.as_str())
     }
 
-    fn live(&self) -> MutexGuard<'_, HashMap<Place, Arc<OwnedFd>>> {
+    fn live(&self) -> MutexGuard<'_, HashMap<Place, Agent>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,7 +167,7 @@ impl LocalBackend {
         self.ways_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn plan(&self, wanted: &SandboxPlan, way_out: WayOut) -> Result<Plan, BackendError> {
+    async fn plan(&self, wanted: &SandboxPlan, way_out: WayOut) -> Result<Plan, BackendError> {
         let spec = &wanted.spec;
         let ids = match self.ids {
             IdRule::Ranges if wanted.slot < SLOTS => Ids::Range(FIRST_ID + wanted.slot * IDS),
@@ -178,13 +185,17 @@ impl LocalBackend {
             detail: error.to_string(),
         })?;
         let inodes = limits.inodes.unwrap_or(USUAL_INODES);
+        group_limit::check_files(limits.inodes, limits.open_files).map_err(|error| {
+            BackendError::Invalid {
+                pointer: pointer_of(error.limit().unwrap_or_default()),
+                detail: error.to_string(),
+            }
+        })?;
         let (mut root, mut settings) = match &spec.image {
-            Some(image) => self.image(image, spec, ids, size, inodes)?,
-            None => (
-                host_root::plan(&self.etc, ids, size, inodes),
-                settings(spec, ImageConfig::default()),
-            ),
+            Some(image) => self.image(image, spec, ids, size, inodes).await?,
+            None => self.host(spec, ids, size, inodes)?,
         };
+        settings.waits = wanted.waits;
         if let Some(way_out) = way_out {
             settings.egress = true;
             if let Some(trust) = way_out {
@@ -208,8 +219,35 @@ impl LocalBackend {
         })
     }
 
+    /// The root with the host's programs.
+    fn host(
+        &self,
+        spec: &SandboxSpec,
+        ids: Ids,
+        size: u64,
+        inodes: u64,
+    ) -> Result<(RootPlan, Settings), BackendError> {
+        let mut root = host_root::plan(&self.etc, ids, size, inodes);
+        if let Some(user) = &spec.user {
+            only_user(user, ids)?;
+            let found = host_root::user(&self.etc, user);
+            let found = found.ok_or_else(|| {
+                no_user(format!(
+                    "the sandbox has no user {user:?}; by number a user is 0 to {LAST_UID}"
+                ))
+            })?;
+            root.owner = found;
+        }
+        if let Some(cwd) = &spec.cwd {
+            root.own.push(cwd.trim_matches('/').to_owned());
+        }
+        let mut settings = settings(spec, ImageConfig::default());
+        settings.check_cwd = spec.cwd.is_some();
+        Ok((root, settings))
+    }
+
     /// The root of an image, and what it says about commands.
-    fn image(
+    async fn image(
         &self,
         name: &str,
         spec: &SandboxSpec,
@@ -221,24 +259,40 @@ impl LocalBackend {
             HubError::ImageNotFound { name, known } => BackendError::NoImage { name, known },
             other => BackendError::Dead(other.to_string()),
         })?;
+        if let Some(user) = &spec.user {
+            only_user(user, ids)?;
+        }
         let mut config = image.config;
         if ids == Ids::Own {
             // There is one user only.
             config.user = None;
         }
-        let settings = settings(spec, config);
-        let user = settings
-            .user
-            .as_deref()
-            .filter(|user| *user != SANDBOX_USER);
+        let mut settings = settings(spec, config);
+        settings.check_cwd = true;
+        if validate::environment_size(settings.env.iter()).is_err() {
+            return Err(BackendError::Invalid {
+                pointer: "/env".to_owned(),
+                detail: format!("with those of the image {name:?} there are too many variables"),
+            });
+        }
+        let user = settings.user.clone().filter(|user| user != SANDBOX_USER);
         let workdir = settings.cwd.as_deref().and_then(Path::to_str);
+        let workdir = workdir.map(str::to_owned);
         let root = self.images.root_of(&image.name);
-        let root = image_root::plan(&root, user, workdir, ids, size, inodes);
+        // The image's files may have to be read from the disk.
+        let read = tokio::task::spawn_blocking(move || {
+            let (user, workdir) = (user.as_deref(), workdir.as_deref());
+            image_root::plan(&root, user, workdir, ids, size, inodes)
+        });
+        let root = read.await.map_err(|error| BackendError::Failed {
+            action: "read the image",
+            source: io::Error::other(error),
+        })?;
         let root = root.map_err(|error| match error {
-            ImageRootError::NoUser { .. } => BackendError::Invalid {
-                pointer: "/user".to_owned(),
-                detail: error.to_string(),
-            },
+            ImageRootError::NoUser { .. } if spec.user.is_some() => no_user(error.to_string()),
+            ImageRootError::NoUser { .. } | ImageRootError::Odd { .. } => {
+                odd_image(name, &error.to_string())
+            }
             other => BackendError::Failed {
                 action: "read the image",
                 source: io::Error::other(other),
@@ -263,7 +317,15 @@ impl LocalBackend {
                     answer => return answer,
                 }
             }
-            question(held.insert(Launcher::start()?))
+            let launcher = held.insert(Launcher::start()?);
+            let watched = launcher
+                .process()
+                .and_then(|process| reactor::watch(process, Interest::READABLE));
+            match watched {
+                Ok(process) => drop(tokio::spawn(attend(process))),
+                Err(error) => tracing::warn!(%error, "the launcher's end will not be seen"),
+            }
+            question(launcher)
         });
         let answer = asked.await.map_err(|error| BackendError::Failed {
             action: "ask the launcher",
@@ -358,20 +420,25 @@ impl LocalBackend {
                 source,
             })?;
         let way_out = self.open_way_out(&wanted.place, &wanted.spec)?;
-        let plan = self.plan(wanted, way_out)?;
+        let plan = self.plan(wanted, way_out).await?;
         let launched = self.ask(move |launcher| launcher.launch(&plan)).await?;
-        self.live()
-            .insert(wanted.place.clone(), Arc::new(launched.agent));
+        let agent = watch(launched.agent)?;
+        self.live().insert(wanted.place.clone(), agent);
         if wanted.waits {
             self.unnamed().insert(wanted.place.clone(), launched.naming);
         }
-        let protections = outcome(launched.report).await?;
+        let protections = match (outcome(launched.report).await, &wanted.spec.image) {
+            (Err(NotMade::Failed(step)), Some(image)) if step.is_of_root() => {
+                return Err(odd_image(image, &step.to_string()));
+            }
+            (made, _) => made?,
+        };
         self.work_ahead();
         Ok(Created { protections })
     }
 
     /// The agent of a place: ours, or whoever listens on its socket.
-    async fn find(&self, place: &Place) -> Result<Arc<OwnedFd>, BackendError> {
+    async fn find(&self, place: &Place) -> Result<Agent, BackendError> {
         if let Some(agent) = self.live().get(place) {
             return Ok(Arc::clone(agent));
         }
@@ -383,7 +450,7 @@ impl LocalBackend {
         let agent = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(|_| dead())?;
         // Whoever listened then listens still, so the pid was not used again meanwhile.
         UnixStream::connect(&socket).await.map_err(|_| dead())?;
-        let agent = Arc::new(agent);
+        let agent = watch(agent)?;
         self.live().insert(place.clone(), Arc::clone(&agent));
         Ok(agent)
     }
@@ -393,7 +460,7 @@ impl LocalBackend {
         if let Ok(agent) = self.find(place).await {
             // Its end is the end of its namespaces, and so of everything in them. A frozen one dies
             // when it is thawed, which the removal of its groups does.
-            let _ = signal::send(&*agent, 9);
+            let _ = signal::send(agent.get_ref(), 9);
             let thawed = name.clone();
             let _ = self.ask(move |launcher| launcher.thaw(&thawed)).await;
             exit_of(&agent).await;
@@ -569,6 +636,8 @@ fn settings(spec: &SandboxSpec, image: ImageConfig) -> Settings {
         env,
         log_bytes: None,
         egress: false,
+        check_cwd: false,
+        waits: false,
     }
 }
 
@@ -607,21 +676,68 @@ fn pointer_of(limit: &str) -> String {
 }
 
 /// Waits for what becomes of a sandbox that is being made.
-async fn outcome(report: OwnedFd) -> Result<Vec<Protection>, BackendError> {
-    let died = |source| BackendError::Failed {
-        action: "make the sandbox",
-        source,
+async fn outcome(report: OwnedFd) -> Result<Vec<Protection>, NotMade> {
+    let died = |source| {
+        NotMade::Other(BackendError::Failed {
+            action: "make the sandbox",
+            source,
+        })
     };
     let mut report = tokio::net::unix::pipe::Receiver::from_owned_fd(report).map_err(died)?;
     let mut text = Vec::new();
     report.read_to_end(&mut text).await.map_err(died)?;
     match serde_json::from_slice(&text) {
         Ok(Outcome::Ready(protections)) => Ok(protections),
-        Ok(Outcome::Failed(step)) => Err(failed_at(step)),
-        Err(_) => Err(BackendError::Dead(
+        Ok(Outcome::Failed(step)) => Err(NotMade::Failed(step)),
+        Ok(Outcome::Refused { setting, reason }) => Err(NotMade::Other(BackendError::Invalid {
+            pointer: format!("/{setting}"),
+            detail: reason,
+        })),
+        Err(_) => Err(NotMade::Other(BackendError::Dead(
             "its agent ended at its start".to_owned(),
-        )),
+        ))),
     }
+}
+
+/// Why a sandbox was not made.
+enum NotMade {
+    Failed(Step),
+    Other(BackendError),
+}
+
+impl From<NotMade> for BackendError {
+    fn from(why: NotMade) -> Self {
+        match why {
+            NotMade::Failed(step) => failed_at(step),
+            NotMade::Other(error) => error,
+        }
+    }
+}
+
+/// What an image is that no root can be made of.
+fn odd_image(name: &str, cause: &str) -> BackendError {
+    BackendError::Invalid {
+        pointer: "/image".to_owned(),
+        detail: format!("no sandbox can be made of the image {name:?}: {cause}"),
+    }
+}
+
+fn no_user(detail: String) -> BackendError {
+    BackendError::Invalid {
+        pointer: "/user".to_owned(),
+        detail,
+    }
+}
+
+/// Refuses a user that a sandbox with one only does not have.
+fn only_user(user: &str, ids: Ids) -> Result<(), BackendError> {
+    let known = user == SANDBOX_USER || user.parse() == Ok(SANDBOX_UID);
+    if ids == Ids::Own && !known {
+        return Err(no_user(format!(
+            "there is one user, {SANDBOX_USER:?}: a hub that does not run as root has no other"
+        )));
+    }
+    Ok(())
 }
 
 /// What became of a sandbox that could not be made.
@@ -639,16 +755,26 @@ fn failed_at(step: Step) -> BackendError {
     }
 }
 
-/// Resolves when the process of a pidfd has ended.
-async fn exit_of(pidfd: &OwnedFd) {
-    let watched = pidfd
-        .try_clone()
-        .and_then(|fd| reactor::watch(fd, Interest::READABLE));
-    match watched {
-        Ok(watched) => drop(watched.readable().await),
-        Err(error) => {
-            tracing::error!(%error, "the end of a process cannot be waited for");
-            std::future::pending::<()>().await;
-        }
+fn watch(process: OwnedFd) -> Result<Agent, BackendError> {
+    let watched = reactor::watch(process, Interest::READABLE);
+    watched
+        .map(Arc::new)
+        .map_err(|source| BackendError::Failed {
+            action: "watch the agent",
+            source,
+        })
+}
+
+/// Sees to the end of a launcher. The next wish finds out, and starts another.
+async fn attend(launcher: AsyncFd<OwnedFd>) {
+    exit_of(&launcher).await;
+    if let Err(errno) = collect(launcher.get_ref()) {
+        tracing::warn!(%errno, "a launcher that ended is not collected");
     }
+}
+
+/// Resolves when the process of a pidfd has ended.
+async fn exit_of(process: &AsyncFd<OwnedFd>) {
+    // An error is the end of the runtime, and so ours.
+    drop(process.readable().await);
 }

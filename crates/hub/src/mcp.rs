@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::request::Parts;
 use http::{HeaderValue, Request, header};
+use sandshell_agent::Listen;
 use sandshell_agent::parts::REQUEST_ID;
 use sandshell_client::Client;
 use sandshell_mcp::HttpService;
@@ -23,8 +24,9 @@ pub(crate) const PATH: &str = "/mcp";
 struct LetIn(Edge);
 
 /// What answers; it ends its streams with the hub.
-pub(crate) fn service(ended: CancellationToken) -> HttpService {
-    HttpService::new(client_of, ended)
+pub(crate) fn service(address: &Listen, ended: CancellationToken) -> HttpService {
+    let has_address = matches!(address, Listen::Tcp(_));
+    HttpService::new(client_of, has_address, ended)
 }
 
 /// A client with the rights of a request.

@@ -13,25 +13,22 @@
 //! the sandbox counts as used until the answer is over.
 
 mod head;
+mod open;
+mod tunnel;
 mod upstream;
 
 use axum::body::Body;
 use axum::response::Response;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, StatusCode, Uri, Version};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use sandshell_agent::parts::{ApiError, Slot, upgrade};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::sandbox::Sandbox;
-use crate::sandbox::activity::InUse;
 pub(crate) use head::{Admission, Outside};
+pub(crate) use open::open_until;
 pub(crate) use upstream::{Upstream, knock};
-
-/// Bytes under way in each direction of a tunnel.
-const TUNNEL_BUFFER: usize = 16 * 1024;
 
 /// Marks an answer that comes from an agent: it is not ours to change.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +41,8 @@ pub(crate) struct Tunnels {
     pub(crate) shutdown: CancellationToken,
 }
 
-/// Passes a request on to a sandbox's agent.
+/// Passes a request on to a sandbox's agent. What becomes a tunnel ends when `until` is told, the end of
+/// the right to it.
 pub(crate) async fn pass(
     sandbox: &Sandbox,
     target: &str,
@@ -52,6 +50,7 @@ pub(crate) async fn pass(
     mut request: Request<Body>,
     request_id: &HeaderValue,
     tunnels: &Tunnels,
+    until: Option<CancellationToken>,
 ) -> Result<Response, ApiError> {
     let guard = sandbox.enter().await?;
     let protocol = (request.version() == Version::HTTP_11)
@@ -67,11 +66,24 @@ pub(crate) async fn pass(
     *inside.uri_mut() = PathAndQuery::try_from(target)
         .map(Uri::from)
         .map_err(|error| ApiError::internal("a path cannot be passed on", &error))?;
-    let (mut answer, guard) = sandbox.upstream().send(inside, guard).await?;
+    let sent = sandbox.upstream().send(inside, guard).await;
+    let (mut answer, guard) = sent.map_err(|error| match sandbox.end() {
+        // It was ended with the request in it.
+        Some(gone) => gone.into(),
+        None => error,
+    })?;
     let upgraded = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
     if let (true, Some(client)) = (upgraded, client) {
         let agent = hyper::upgrade::on(&mut answer);
-        join(tunnels, client, agent, (guard, slot));
+        let websocket =
+            protocol.is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket"));
+        tunnel::Tunnel {
+            client,
+            agent,
+            websocket,
+            until,
+        }
+        .start(tunnels, (guard, slot));
     }
     let (mut head, body) = answer.into_parts();
     head::to_client(&mut head.headers, upgraded);
@@ -79,36 +91,4 @@ pub(crate) async fn pass(
     head.extensions.clear();
     head.extensions.insert(Forwarded);
     Ok(Response::from_parts(head, Body::new(body)))
-}
-
-/// Joins both sides once both have been upgraded. The sandbox is in use, and the connection in its
-/// place, for as long as that lasts.
-fn join(
-    tunnels: &Tunnels,
-    client: OnUpgrade,
-    agent: OnUpgrade,
-    held: (Option<InUse>, Option<Slot>),
-) {
-    let shutdown = tunnels.shutdown.clone();
-    tunnels.open.spawn(async move {
-        let tunnel = async {
-            let (Ok(client), Ok(agent)) = tokio::join!(client, agent) else {
-                return;
-            };
-            let (mut client, mut agent) = (TokioIo::new(client), TokioIo::new(agent));
-            // An error is the end of one side; there is nobody to tell but the other.
-            let _ = tokio::io::copy_bidirectional_with_sizes(
-                &mut client,
-                &mut agent,
-                TUNNEL_BUFFER,
-                TUNNEL_BUFFER,
-            )
-            .await;
-        };
-        tokio::select! {
-            () = tunnel => {}
-            () = shutdown.cancelled() => {}
-        }
-        drop(held);
-    });
 }

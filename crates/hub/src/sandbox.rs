@@ -247,6 +247,12 @@ impl Sandbox {
         answer.await.unwrap_or_else(|_| Err(self.gone()))
     }
 
+    /// Why it answers no more, if it is being ended or over.
+    pub(crate) fn end(&self) -> Option<HubError> {
+        let state = self.state();
+        (state == SandboxState::Destroying || state.is_over()).then(|| self.gone())
+    }
+
     fn gone(&self) -> HubError {
         let published = self.published();
         if let Some(error) = published.not_made {

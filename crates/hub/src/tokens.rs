@@ -10,9 +10,13 @@
 //! | `sandbox:ID` | use that one: every route below it, pause, resume, keepalive |
 //!
 //! What a token may not know of does not exist for it: 404, the same as for an id nobody has.
+//!
+//! The end of a token, by word or by time, is the end of what it has open: each has a
+//! [`CancellationToken`] for that, and one task ([`Tokens::watch`]) sees to those whose time comes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use http::{HeaderMap, header};
 use sandshell_agent::Token as Secret;
@@ -21,6 +25,8 @@ use sandshell_types::{
 };
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use crate::audit;
 use crate::error::HubError;
@@ -40,25 +46,37 @@ pub(crate) struct Token {
     record: TokenRecord,
     hash: [u8; 32],
     pub(crate) bucket: Bucket,
+    ended: CancellationToken,
 }
 
 impl Token {
     fn new(stored: StoredToken, rate: u32) -> Arc<Self> {
+        Self::that_ends(stored, rate, CancellationToken::new())
+    }
+
+    fn that_ends(stored: StoredToken, rate: u32, ended: CancellationToken) -> Arc<Self> {
         Arc::new(Self {
             record: stored.record,
             hash: stored.hash,
             bucket: Bucket::new(rate),
+            ended,
         })
     }
 
-    /// The right to use one sandbox, for a ticket that was made for it.
-    pub(crate) fn for_sandbox(id: SandboxId) -> Arc<Self> {
+    /// The right to use one sandbox, for a ticket that was made for it; it ends with the token that made
+    /// the ticket.
+    pub(crate) fn for_sandbox(id: SandboxId, ended: CancellationToken) -> Arc<Self> {
         let record = TokenRecord {
             scopes: vec![Scope::Sandbox(id)],
             ..record("ticket", None, Vec::new())
         };
         let hash = [0; 32];
-        Self::new(StoredToken { record, hash }, 0)
+        Self::that_ends(StoredToken { record, hash }, 0, ended)
+    }
+
+    /// Told when it opens nothing any more.
+    pub(crate) fn ended(&self) -> &CancellationToken {
+        &self.ended
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -115,6 +133,8 @@ pub(crate) struct Tokens {
     anyone: Option<Arc<Token>>,
     /// Requests a second for each.
     rate: u32,
+    /// One was made, which may end before all others.
+    made: Notify,
 }
 
 impl Tokens {
@@ -133,7 +153,47 @@ impl Tokens {
             by_hash: RwLock::new(by_hash),
             anyone,
             rate,
+            made: Notify::new(),
         }
+    }
+
+    /// Ends what tokens have open when their time comes, for as long as the hub lives.
+    pub(crate) async fn watch(&self, shutdown: CancellationToken) {
+        loop {
+            let made = self.made.notified();
+            let next = self.end_expired();
+            let due = async {
+                match next {
+                    Some(at) => {
+                        let left = at.duration_since(Timestamp::now());
+                        tokio::time::sleep(Duration::try_from(left).unwrap_or_default()).await;
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = made => {}
+                () = due => {}
+                () = shutdown.cancelled() => return,
+            }
+        }
+    }
+
+    /// Ends those whose time is over; tells when the next one's is.
+    fn end_expired(&self) -> Option<Timestamp> {
+        let now = Timestamp::now();
+        self.read(|all| {
+            let going = all.values().filter(|token| !token.ended.is_cancelled());
+            let mut next = None;
+            for token in going {
+                match token.record.expires_at {
+                    Some(at) if at <= now => token.ended.cancel(),
+                    Some(at) => next = Some(next.map_or(at, |next: Timestamp| next.min(at))),
+                    None => {}
+                }
+            }
+            next
+        })
     }
 
     /// Makes the admin's token the only one with the admin's id.
@@ -208,6 +268,7 @@ impl Tokens {
             token: secret.reveal().to_owned(),
         };
         self.put(made);
+        self.made.notify_one();
         Ok(created)
     }
 
@@ -233,6 +294,7 @@ impl Tokens {
         let changes = vec![Change::PutToken(stored.clone()), Change::Audit(entry)];
         self.store.apply(changes).await?;
         self.put(stored);
+        token.ended.cancel();
         Ok(record)
     }
 

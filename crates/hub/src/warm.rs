@@ -159,8 +159,8 @@ async fn remove(registry: &Registry, waiting: &Waiting) {
 }
 
 async fn make(registry: &Registry) -> Result<Waiting, HubError> {
-    let slot = registry.take_slot()?;
     let place = Place::generate().map_err(HubError::Random)?;
+    let slot = registry.take_slot()?;
     let plan = SandboxPlan {
         place,
         slot,
@@ -176,7 +176,11 @@ async fn make(registry: &Registry) -> Result<Waiting, HubError> {
             created,
         }),
         Err(error) => {
-            registry.free_slot(slot);
+            // Its ids are not given to another while something may have them.
+            match registry.backend().destroy(&plan.place).await {
+                Ok(()) => registry.free_slot(slot),
+                Err(error) => tracing::warn!(%error, "a warm sandbox is not wholly removed"),
+            }
             Err(error.into())
         }
     }

@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
+use crate::image_root::numbers;
 use crate::plan::{Ids, RootPlan, SANDBOX_UID, SANDBOX_USER, Shown, WORKSPACE};
 
 /// What the host's programs need to find in /etc, files and directories.
@@ -98,8 +99,6 @@ const FIRST_PERSON: u32 = 1000;
 const NOBODY: u32 = 65534;
 
 /// What every sandbox has in /etc, whatever its root.
-pub(crate) const HOSTNAME: &str = "sandbox\n";
-pub(crate) const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost ip6-localhost\n";
 pub(crate) const RESOLVER: &str = "nameserver 127.0.0.1\noptions edns0\n";
 
 /// Largest file that is copied.
@@ -143,6 +142,12 @@ pub fn plan(etc: &Path, ids: Ids, size_bytes: u64, inodes: u64) -> RootPlan {
     }
 }
 
+/// The numbers of a user of this root, `USER[:GROUP]` by name or number; `None` if it has none.
+pub fn user(etc: &Path, user: &str) -> Option<(u32, u32)> {
+    let table = |name: &str| fs::read_to_string(etc.join(name)).unwrap_or_default();
+    numbers(user, &table("passwd"), &table("group"))
+}
+
 /// Makes the /etc of sandboxes at a path where nothing is.
 pub fn make_etc(at: &Path) -> io::Result<()> {
     let host = Path::new("/etc");
@@ -179,8 +184,6 @@ pub fn make_etc(at: &Path) -> io::Result<()> {
     for (name, content) in [
         ("passwd", passwd.as_str()),
         ("group", group.as_str()),
-        ("hostname", HOSTNAME),
-        ("hosts", HOSTS),
         ("resolv.conf", RESOLVER),
     ] {
         fs::write(at.join(name), content)?;

@@ -9,11 +9,11 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2, statat};
 use rustix::io::Errno;
 
-use crate::host_root::{HOSTNAME, HOSTS, RESOLVER};
-use crate::plan::{AGENT_UID, Ids, RootPlan, SANDBOX_UID, SANDBOX_USER, Shown, WORKSPACE};
+use crate::host_root::RESOLVER;
+use crate::plan::{Ids, LAST_UID, RootPlan, SANDBOX_UID, SANDBOX_USER, Shown, WORKSPACE};
 
 /// Largest table of users or groups that is read.
 const TABLE_LIMIT: u64 = 1 << 20;
@@ -31,10 +31,18 @@ pub enum ImageRootError {
         errno: Errno,
     },
     /// The image's tables do not have the user.
-    #[error("the image has no user {user:?}")]
+    #[error("the image has no user {user:?}; by number a user is 0 to {LAST_UID}")]
     NoUser {
         /// Its name.
         user: String,
+    },
+    /// What must be a directory is something else.
+    #[error("/{place} of the image {what}")]
+    Odd {
+        /// Which, without the leading slash.
+        place: String,
+        /// What it is.
+        what: &'static str,
     },
 }
 
@@ -51,6 +59,7 @@ pub fn plan(
     let failed = |what| move |errno| ImageRootError::Unreadable { what, errno };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = open(image, flags, Mode::empty()).map_err(failed("the directory"))?;
+    check_etc(&root)?;
     let table = |name| read_table(&root, name).map_err(failed("a table of users"));
     let (passwd, group) = (table("etc/passwd")?, table("etc/group")?);
     let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
@@ -96,8 +105,6 @@ pub fn plan(
         files: vec![
             file("passwd", &passwd),
             file("group", &group),
-            file("hostname", HOSTNAME),
-            file("hosts", HOSTS),
             file("resolv.conf", RESOLVER),
         ],
         own,
@@ -105,6 +112,29 @@ pub fn plan(
         size_bytes,
         inodes,
     })
+}
+
+/// Files of ours are written there.
+fn check_etc(root: &OwnedFd) -> Result<(), ImageRootError> {
+    let odd = |place: String, what| Err(ImageRootError::Odd { place, what });
+    let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let etc = match openat2(root, "etc", flags, Mode::empty(), inside) {
+        Ok(etc) => etc,
+        Err(Errno::NOENT) if statat(root, "etc", AtFlags::SYMLINK_NOFOLLOW).is_err() => {
+            return Ok(());
+        }
+        Err(Errno::NOENT) => return odd("etc".to_owned(), "is a link to nowhere"),
+        Err(Errno::LOOP) => return odd("etc".to_owned(), "is a link to itself"),
+        Err(_) => return odd("etc".to_owned(), "is not a directory"),
+    };
+    for name in ["passwd", "group", "hostname", "hosts", "resolv.conf"] {
+        let found = statat(&etc, name, AtFlags::SYMLINK_NOFOLLOW);
+        if found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory) {
+            return odd(format!("etc/{name}"), "is a directory");
+        }
+    }
+    Ok(())
 }
 
 /// A small text of the image; empty when it has none.
@@ -143,7 +173,7 @@ fn with_entries(table: &str, root: &str, ours: &str) -> String {
 }
 
 /// The numbers of `USER[:GROUP]`, each by name or number.
-fn numbers(wanted: &str, passwd: &str, group: &str) -> Option<(u32, u32)> {
+pub(crate) fn numbers(wanted: &str, passwd: &str, group: &str) -> Option<(u32, u32)> {
     let (user, wanted_group) = match wanted.split_once(':') {
         Some((user, group)) => (user, Some(group)),
         None => (wanted, None),
@@ -168,7 +198,7 @@ fn numbers(wanted: &str, passwd: &str, group: &str) -> Option<(u32, u32)> {
         None => own_group.unwrap_or(uid),
     };
     // Others are not those of a sandbox.
-    (uid < AGENT_UID - 1 && gid < AGENT_UID - 1).then_some((uid, gid))
+    (uid <= LAST_UID && gid <= LAST_UID).then_some((uid, gid))
 }
 
 #[cfg(test)]

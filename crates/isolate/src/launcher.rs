@@ -148,6 +148,11 @@ impl Launcher {
         })
     }
 
+    /// The process it is, to be watched and collected by whoever started it.
+    pub fn process(&self) -> std::io::Result<OwnedFd> {
+        self.process.try_clone()
+    }
+
     /// Lets it go, and waits until it and the one-shot sandboxes that it made are gone, with all they
     /// left.
     pub fn finish(self) {
@@ -234,6 +239,12 @@ impl Launcher {
             _ => Err(LauncherError::Gone(Errno::PROTO)),
         }
     }
+}
+
+/// Collects a launcher that has ended; without this its entry stays in the table of processes.
+pub fn collect(process: &OwnedFd) -> Result<(), Errno> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    waitid(WaitId::PidFd(process.as_fd()), options).map(drop)
 }
 
 /// Waits for the outcome that a report tells.

@@ -19,6 +19,7 @@ mod sandbox;
 
 use std::sync::LazyLock;
 
+use rustix::process::{Resource, getrlimit};
 use sandshell_sys::cgroup::{Group, Limit, Seat, Version};
 use sandshell_types::Cpus;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,13 @@ const LEAST_MEMORY: u64 = 16 << 20;
 const LEAST_MEMORY_INSIDE: u64 = 4 << 20;
 /// Fewest processes of a sandbox: init, the shells held ready and a command with a few children.
 const LEAST_PIDS: u64 = 16;
+
+/// Fewest files of a sandbox: those it begins with, which are about half of these.
+const LEAST_INODES: u64 = 128;
+/// More files than anyone can mean, and fewer than the kernel refuses to count.
+const MOST_INODES: u64 = 1 << 32;
+/// Fewest open files of each process: init and a session's shell have some dozens.
+const LEAST_OPEN_FILES: u64 = 64;
 
 /// Processors that there are for us, and so for a sandbox. Found out once, for it takes dozens of calls.
 pub fn processors() -> u64 {
@@ -66,7 +74,7 @@ pub enum LimitError {
         least: String,
     },
     /// It would never be met.
-    #[error("{limit} is {asked}, and this machine has {most}")]
+    #[error("{limit} is {asked}, and {most} is the most there can be here")]
     TooLarge {
         /// The field.
         limit: &'static str,
@@ -157,6 +165,14 @@ impl SandboxLimits {
         }
         Ok(())
     }
+}
+
+/// Refuses numbers of files that could never be right for a sandbox.
+pub fn check_files(inodes: Option<u64>, open_files: Option<u64>) -> Result<(), LimitError> {
+    within("inodes", inodes, LEAST_INODES, Some(MOST_INODES))?;
+    // Nobody in a user namespace may have more than whoever made it.
+    let most = getrlimit(Resource::Nofile).maximum;
+    within("open_files", open_files, LEAST_OPEN_FILES, most)
 }
 
 /// Bytes that a sandbox may write, which lie in its memory: if they could fill it, whoever writes would

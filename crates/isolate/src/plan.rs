@@ -14,8 +14,20 @@ pub const SANDBOX_UID: u32 = 1000;
 pub const WORKSPACE: &str = "workspace";
 /// The agent's number in a sandbox that has a range of ids: the one after those that commands can be.
 pub const AGENT_UID: u32 = 65536;
+/// The last number that commands can be.
+pub const LAST_UID: u32 = AGENT_UID - 2;
 /// How many ids a sandbox with a range takes.
 pub const RANGE: u32 = AGENT_UID + 1;
+
+/// Where a sandbox is told its own name, without the leading slash.
+pub const HOSTNAME_FILE: &str = "etc/hostname";
+/// Where its programs look up names first, without the leading slash.
+pub const HOSTS_FILE: &str = "etc/hosts";
+
+/// The names that mean the sandbox itself.
+pub fn hosts(hostname: &str) -> String {
+    format!("127.0.0.1 localhost\n::1 localhost ip6-localhost\n127.0.0.1 {hostname}\n")
+}
 
 /// Everything the launcher needs to make a sandbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

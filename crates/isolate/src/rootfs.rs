@@ -30,7 +30,7 @@ use rustix::mount::{
 use rustix::process::{Gid, Uid};
 use sandshell_sys::mounts::{self, Limits};
 
-use crate::plan::{Ids, RootPlan, SANDBOX_UID};
+use crate::plan::{HOSTNAME_FILE, HOSTS_FILE, Ids, RootPlan, SANDBOX_UID, hosts};
 use crate::stage::Step;
 
 /// Nodes that programs expect; all of them harmless.
@@ -100,10 +100,17 @@ const FRESH: OFlags = OFlags::CREATE
     .union(OFlags::WRONLY)
     .union(OFlags::CLOEXEC);
 
+const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
+
 /// Builds the root and makes it ours. `trees` are copies of the shown directories, in the plan's
 /// order. To be called with all rights over a fresh mount namespace in
 /// which nothing is shared.
-pub(crate) fn enter(plan: &RootPlan, ids: Ids, trees: &[OwnedFd]) -> Result<(), Step> {
+pub(crate) fn enter(
+    plan: &RootPlan,
+    hostname: &str,
+    ids: Ids,
+    trees: &[OwnedFd],
+) -> Result<(), Step> {
     let nodes = open_devices()?;
     // Somewhere to stand; what it hides is of no use any more.
     let place = c"/tmp";
@@ -126,7 +133,12 @@ pub(crate) fn enter(plan: &RootPlan, ids: Ids, trees: &[OwnedFd]) -> Result<(), 
         mkdir(name, Mode::from_raw_mode(0o755)).map_err(Step::at("the writable layer"))?;
     }
     mount_bind("r", "s").map_err(Step::at("the root"))?;
-    show(plan, ids, trees)?;
+    let files = [
+        (HOSTNAME_FILE.to_owned(), format!("{hostname}\n")),
+        (HOSTS_FILE.to_owned(), hosts(hostname)),
+    ];
+    let files: Vec<_> = plan.files.iter().chain(&files).collect();
+    let files = show(plan, files, ids, trees)?;
     let building = Building::open().map_err(Step::at("the root"))?;
     building
         .make_directories(plan, ids)
@@ -137,7 +149,7 @@ pub(crate) fn enter(plan: &RootPlan, ids: Ids, trees: &[OwnedFd]) -> Result<(), 
             Err(errno) => return Err(Step::at("a link in the root")(errno)),
         }
     }
-    for (name, content) in &plan.files {
+    for (name, content) in files {
         building
             .write_file(name, content)
             .map_err(Step::at("a file of the root"))?;
@@ -163,7 +175,17 @@ pub(crate) fn privatise() -> Result<(), Errno> {
     )
 }
 
-fn show(plan: &RootPlan, ids: Ids, trees: &[OwnedFd]) -> Result<(), Step> {
+/// A file of the sandbox: its place, its content.
+type Written = (String, String);
+
+/// Attaches what is shown. Files that lie right in a copy-on-write layer are put there before it is one:
+/// afterwards each would be a copy and a removal. Gives the others back.
+fn show<'a>(
+    plan: &RootPlan,
+    mut files: Vec<&'a Written>,
+    ids: Ids,
+    trees: &[OwnedFd],
+) -> Result<Vec<&'a Written>, Step> {
     for (n, (shown, tree)) in plan.shown.iter().zip(trees).enumerate() {
         let place = format!("s/{}", shown.place);
         make_parents(&shown.place).map_err(Step::at("a shown directory"))?;
@@ -173,6 +195,16 @@ fn show(plan: &RootPlan, ids: Ids, trees: &[OwnedFd]) -> Result<(), Step> {
                 mkdir(layer(kind), Mode::from_raw_mode(0o755)).map_err(Step::at("a layer"))?;
             }
             mounts::attach(tree, CWD, layer("l")).map_err(Step::at("a layer"))?;
+            let mut written = Ok(());
+            files.retain(|(path, content)| match path.rsplit_once('/') {
+                Some((above, name)) if above == shown.place => {
+                    let file = openat(CWD, format!("u/{n}/{name}"), FRESH, FILE_MODE);
+                    written = written.and(file.and_then(|file| write(file, content)));
+                    false
+                }
+                _ => true,
+            });
+            written.map_err(Step::at("a file of the root"))?;
             if shown.place.is_empty() && ids == Ids::Own {
                 take_over(&layer("l"), &layer("u")).map_err(Step::at("a layer"))?;
             }
@@ -197,7 +229,12 @@ fn show(plan: &RootPlan, ids: Ids, trees: &[OwnedFd]) -> Result<(), Step> {
             mounts::attach(tree, CWD, place.as_str()).map_err(Step::at("a shown directory"))?;
         }
     }
-    Ok(())
+    Ok(files)
+}
+
+fn write(file: OwnedFd, content: &str) -> Result<(), Errno> {
+    let written = std::fs::File::from(file).write_all(content.as_bytes());
+    written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 fn make_parents(place: &str) -> Result<(), Errno> {
@@ -309,15 +346,20 @@ impl Building {
         let usual = DIRECTORIES
             .iter()
             .map(|(name, mode, users)| (*name, *mode, users.then_some(sandbox)));
-        let own = plan.own.iter();
-        let own = own.map(|name| (name.as_str(), 0o755, Some(plan.owner)));
-        for (path, mode, owner) in usual.chain(own) {
-            // Where there is one user, everything is that one's.
-            let owner = owner.filter(|_| matches!(ids, Ids::Range(_)));
-            match self.make(path, mode, owner) {
+        // Where there is one user, everything is that one's.
+        let owned = matches!(ids, Ids::Range(_));
+        for (path, mode, owner) in usual {
+            match self.make(path, mode, owner.filter(|_| owned)) {
                 // An image has its own idea of what is above it: a file, or a link to nowhere.
                 Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(errno) => return Err(errno),
+            }
+        }
+        for path in &plan.own {
+            match self.make(path, 0o755, Some(plan.owner).filter(|_| owned)) {
+                Err(errno @ (Errno::NOSPC | Errno::NOMEM)) => return Err(errno),
+                // Whoever asked for one that cannot be is told by the agent, which has to use it.
+                _ => {}
             }
         }
         Ok(())
@@ -330,10 +372,9 @@ impl Building {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(errno) => return Err(errno),
             }
-            openat(above, name, FRESH, Mode::from_raw_mode(0o644))
+            openat(above, name, FRESH, FILE_MODE)
         })?;
-        let written = std::fs::File::from(file).write_all(content.as_bytes());
-        written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        write(file, content)
     }
 
     /// A directory in the root itself to mount something on; whatever else an image has there is gone.

@@ -77,6 +77,15 @@ const OF_FILES: &[&str] = &[
     "a shown directory",
 ];
 
+/// Steps that an image may be in the way of.
+const OF_ROOT: &[&str] = &[
+    "a layer",
+    "the root's directories",
+    "a file of the root",
+    "/dev",
+    "/proc",
+];
+
 impl Step {
     /// Turns an error of this step into one that tells of it.
     pub(crate) fn at(what: &'static str) -> impl Fn(Errno) -> Self {
@@ -84,6 +93,15 @@ impl Step {
             what: what.to_owned(),
             errno,
         }
+    }
+
+    /// Whether it is about the files that the root is made of.
+    pub fn is_of_root(&self) -> bool {
+        let odd = matches!(
+            self.errno,
+            Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::EXIST | Errno::INVAL
+        );
+        odd && OF_ROOT.contains(&self.what.as_str())
     }
 
     /// What to say where the place forbids it, as containers do; `None` for anything that failed or is
@@ -162,6 +180,13 @@ pub enum Outcome {
     Ready(Vec<Protection>),
     /// It could not be made; nothing of it is left.
     Failed(Step),
+    /// What its agent was set to cannot be there, so it ended.
+    Refused {
+        /// The setting.
+        setting: String,
+        /// Why not.
+        reason: String,
+    },
 }
 
 /// The line on which the outcome is told. Dropped without a word, it says that the sandbox died.
@@ -474,7 +499,10 @@ fn own_surroundings(plan: &SandboxPlan, state: OwnedFd) -> Result<(), Step> {
     set_sysctl("net/ipv4/ip_unprivileged_port_start", "0");
     set_sysctl("net/ipv4/ping_group_range", "0 65534");
     // One more user namespace can be made, which is init's; then none.
-    set_sysctl("user/max_user_namespaces", "1");
+    std::fs::write("/proc/sys/user/max_user_namespaces", "1").map_err(|error| {
+        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        Step::at("the number of user namespaces")(errno)
+    })?;
     rustix::system::sethostname(plan.hostname.as_bytes()).map_err(Step::at("the host name"))
 }
 

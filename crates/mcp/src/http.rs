@@ -30,14 +30,16 @@ pub struct HttpService(StreamableHttpService<Server, NeverSessionManager>);
 
 impl HttpService {
     /// A service whose tools use the client that `client_of` makes from the head of a request: with the
-    /// rights of that request. Streams end with `ended`.
+    /// rights of that request. `has_address` tells whether the hub can be reached by an address, which
+    /// names of ports need. Streams end with `ended`.
     pub fn new(
         client_of: impl Fn(&Parts) -> Option<Client> + Send + Sync + 'static,
+        has_address: bool,
         ended: CancellationToken,
     ) -> Self {
         let settings = Settings {
             best_effort: false,
-            has_address: true,
+            has_address,
         };
         let server = Server::new(settings, move |context| {
             let parts = context.extensions.get::<Parts>();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::object;
 use crate::{Layer, Protection, Timestamp};
@@ -367,7 +367,7 @@ pub struct SandboxRecord {
     pub ended_at: Option<Timestamp>,
 }
 
-/// `PATCH /v1/sandboxes/{sandbox}`: what is left out stays.
+/// `PATCH /v1/sandboxes/{sandbox}`: what is left out stays; null means nothing but in `labels`, and is refused.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"labels": {"team": "web", "old": null}, "idle_timeout_ms": 60_000}))]
@@ -377,22 +377,64 @@ pub struct SandboxPatch {
     #[schema(value_type = BTreeMap<String, Option<String>>)]
     pub labels: BTreeMap<String, Option<String>>,
     /// The time without a request after which `on_idle` happens; 0 for never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "object::not_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub idle_timeout_ms: Option<u64>,
     /// What happens to it when idle.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "object::not_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub on_idle: Option<OnIdle>,
     /// The time since its making after which it is destroyed; 0 for never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "object::not_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub max_lifetime_ms: Option<u64>,
     /// Limits to change while it runs: `memory_bytes`, `cpus` and `pids`. The others hold from its making
     /// to its end.
     #[serde(
         default,
-        deserialize_with = "object::or_null",
+        deserialize_with = "given_limits",
         skip_serializing_if = "Option::is_none"
     )]
     pub limits: Option<SandboxLimits>,
+}
+
+/// Limits of a change, where null is refused.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GivenLimits {
+    #[serde(default, deserialize_with = "object::not_null")]
+    memory_bytes: Option<u64>,
+    #[serde(default, deserialize_with = "object::not_null")]
+    cpus: Option<f64>,
+    #[serde(default, deserialize_with = "object::not_null")]
+    pids: Option<u64>,
+    #[serde(default, deserialize_with = "object::not_null")]
+    disk_bytes: Option<u64>,
+    #[serde(default, deserialize_with = "object::not_null")]
+    inodes: Option<u64>,
+    #[serde(default, deserialize_with = "object::not_null")]
+    open_files: Option<u64>,
+}
+
+fn given_limits<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SandboxLimits>, D::Error> {
+    let given: Option<GivenLimits> = object::only(from)?;
+    Ok(given.map(|given| SandboxLimits {
+        memory_bytes: given.memory_bytes,
+        cpus: given.cpus,
+        pids: given.pids,
+        disk_bytes: given.disk_bytes,
+        inodes: given.inodes,
+        open_files: given.open_files,
+    }))
 }
 
 /// `POST /v1/sandboxes/{sandbox}/ports/{port}/preview`.

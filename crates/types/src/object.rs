@@ -7,7 +7,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Visitor};
+use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// An object or null.
@@ -17,6 +17,30 @@ where
     T: Deserialize<'de>,
 {
     from.deserialize_any(Only(PhantomData))
+}
+
+/// A value that is not null: for a field that may be left out, where null could be taken to clear it.
+pub(crate) fn not_null<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    match Option::deserialize(from)? {
+        Some(value) => Ok(Some(value)),
+        None => Err(Error::invalid_type(Unexpected::Unit, &"a value")),
+    }
+}
+
+/// An object, not null.
+pub(crate) fn only<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    match or_null(from)? {
+        Some(object) => Ok(Some(object)),
+        None => Err(Error::invalid_type(Unexpected::Unit, &"an object")),
+    }
 }
 
 struct Only<T>(PhantomData<T>);

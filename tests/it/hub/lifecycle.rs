@@ -367,8 +367,22 @@ async fn a_sandbox_calls_itself_by_its_id() {
             let made = in_time(client.create_sandbox(&spec)).await.unwrap();
             assert_eq!(taken_warm(&client).await > before, warm);
             let inside = client.sandbox(&made.id);
-            let told = exec(&inside, "uname -n; cat /proc/sys/kernel/hostname").await;
-            assert_eq!(told.stdout, format!("{0}\n{0}\n", made.id));
+            let ask = "uname -n; cat /proc/sys/kernel/hostname /etc/hostname; \
+                       getent hosts $(uname -n); getent hosts localhost";
+            let told = exec(&inside, ask).await;
+            let words: Vec<&str> = told.stdout.split_whitespace().collect();
+            let id = made.id.as_str();
+            let expected = [
+                id,
+                id,
+                id,
+                "127.0.0.1",
+                id,
+                "::1",
+                "localhost",
+                "ip6-localhost",
+            ];
+            assert_eq!(words, expected);
         };
         let unnamed = SandboxSpec {
             id: None,

@@ -3,13 +3,14 @@
 use http::Method;
 use sandshell_client::Client;
 use sandshell_client::types::{
-    ProtectionStatus, SandboxLimits, SandboxPatch, SandboxRecord, SandboxSpec,
+    KillRequest, ProcessId, ProtectionStatus, SandboxLimits, SandboxPatch, SandboxRecord,
+    SandboxSpec,
 };
 use sandshell_testkit::{Hub, UnprivilegedUser};
 use serde_json::Value;
 
 use super::{get, id_of, raw, spec_of};
-use crate::calls::{exec, in_time, skipped};
+use crate::calls::{exec, in_time, process_of, skipped, start, wait_for_text};
 
 const MIB: u64 = 1024 * 1024;
 const PATH: &str = "/v1/sandboxes/box";
@@ -101,6 +102,14 @@ for child in children:
     os.waitpid(child, 0)
 '";
     exec(inside, script).await.stdout.trim().parse().unwrap()
+}
+
+/// Kills a process; it is gone with all it had.
+async fn killed(inside: &Client, process: &ProcessId) {
+    let reply = in_time(inside.kill_process(process, &KillRequest::default()))
+        .await
+        .unwrap();
+    assert!(reply.survivors.is_empty(), "{reply:?}");
 }
 
 async fn can_use(inside: &Client, mib: u64) -> bool {
@@ -207,23 +216,24 @@ async fn are_refused_as_a_whole() {
     ] {
         refused(&client, body, status, pointer).await;
     }
-    // What a program holds nobody can free.
-    let holder = "python3 -c 'import time; x = b\"x\" * (80 << 20); open(\"/tmp/held\", \"w\"); time.sleep(600)' &
-        until [ -e /tmp/held ]; do sleep 0.01; done";
-    exec(&inside, holder).await;
+    // What a program holds nobody can free. It tells when it holds it, and whoever has it killed is
+    // answered when it is gone: told to end, it would have its memory for a while.
+    let holds =
+        "python3 -uc 'import time; x = b\"x\" * (80 << 20); print(\"held\"); time.sleep(600)'";
+    let holder = start(&inside, &process_of(holds)).await;
+    wait_for_text(&inside, &holder, "held").await;
     let less = r#"{"labels":{"a":"b"},"limits":{"memory_bytes":33554432,"cpus":0.2,"pids":60}}"#;
     let detail = refused(&client, less, 422, "/limits/memory_bytes").await;
     assert!(detail.contains("are in use now"), "{detail}");
-    exec(
-        &inside,
-        "pkill python3; for n in {1..25}; do sleep 60 & done; true",
-    )
-    .await;
+    killed(&inside, &holder).await;
+    let many = "for n in {1..25}; do sleep 600 & done; echo held; wait";
+    let holder = start(&inside, &process_of(many)).await;
+    wait_for_text(&inside, &holder, "held").await;
     let fewer = r#"{"limits":{"memory_bytes":268435456,"pids":20}}"#;
     let detail = refused(&client, fewer, 422, "/limits/pids").await;
     assert!(detail.contains("are in use now"), "{detail}");
     assert_eq!(held(&client).await, before, "nor in the kernel");
-    exec(&inside, "pkill sleep; true").await;
+    killed(&inside, &holder).await;
     patch(
         &client,
         SandboxLimits {

@@ -10,7 +10,7 @@ use sandshell_client::types::{
 use sandshell_client::{
     Client, ClientError, ConnectOptions, EventQuery, OutputQuery, OutputStreamEvent, TerminalEvent,
 };
-use sandshell_testkit::{Hub, alive_with_marker};
+use sandshell_testkit::{Hub, alive_with_marker, children_deep};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
@@ -354,7 +354,7 @@ async fn what_died_meanwhile_is_buried_and_leftovers_are_removed() {
         .into_iter()
         .map(|path| agent_of(&path))
         .find(|pid| {
-            let below = sandshell_testkit::children_deep(*pid);
+            let below = children_deep(*pid);
             alive_with_marker(&mark)
                 .iter()
                 .any(|marked| below.contains(marked))
@@ -375,4 +375,48 @@ async fn what_died_meanwhile_is_buried_and_leftovers_are_removed() {
     let again = sandbox(&client, "dies").await;
     assert_eq!(exec(&again, "echo new").await.stdout, "new\n");
     until(&client, "dies", SandboxState::Ready).await;
+}
+
+/// The launchers of a hub: its children that are called so, the dead among them.
+fn launchers(hub: &Hub) -> Vec<i32> {
+    let children = children_deep(hub.pid());
+    let direct = children.into_iter().filter(|child| {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        let after = stat.rsplit_once(") ").map(|(_, rest)| rest.to_owned());
+        let parent = after.and_then(|rest| rest.split(' ').nth(1)?.parse::<i32>().ok());
+        parent == Some(hub.pid())
+    });
+    direct.collect()
+}
+
+/// Without its launcher a hub has another made; the old one leaves nothing, and no sandbox suffers.
+#[tokio::test]
+async fn a_launcher_that_is_killed_is_collected_and_replaced() {
+    let hub = Hub::start();
+    let client = hub.client();
+    let before = sandbox(&client, "before").await;
+    for round in 0..3 {
+        let [launcher] = launchers(&hub)[..] else {
+            panic!("{:?}", launchers(&hub));
+        };
+        let pid = rustix::process::Pid::from_raw(launcher).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        let collected = async {
+            while !launchers(&hub).is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        in_time(collected).await;
+        assert_eq!(exec(&before, "echo still").await.stdout, "still\n");
+        let after = sandbox(&client, &format!("after-{round}")).await;
+        assert_eq!(exec(&after, "echo new").await.stdout, "new\n");
+        assert_ne!(launchers(&hub), [launcher]);
+        in_time(client.pause_sandbox(&id_of("before")))
+            .await
+            .unwrap();
+        in_time(client.resume_sandbox(&id_of("before")))
+            .await
+            .unwrap();
+        assert_eq!(exec(&before, "echo again").await.stdout, "again\n");
+    }
 }

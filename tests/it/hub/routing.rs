@@ -224,3 +224,34 @@ async fn a_sandbox_that_does_not_answer_is_no_mystery() {
     std::fs::rename(place.join("moved.sock"), place.join("agent.sock")).unwrap();
     assert_eq!(exec(&inside, "echo back").await.stdout, "back\n");
 }
+
+/// Whoever waits for a command of a sandbox that is destroyed hears that it is gone, and why.
+#[tokio::test]
+async fn a_request_in_a_sandbox_that_is_destroyed_hears_of_it() {
+    let hub = Hub::start();
+    let client = hub.client();
+    let inside = sandbox(&client, "a").await;
+    let request = ExecRequest {
+        id: Some("long".parse().unwrap()),
+        ..exec_of("echo up; exec sleep 600")
+    };
+    let id: ProcessId = "long".parse().unwrap();
+    let other = client.sandbox(&id_of("a"));
+    let destroyed = async {
+        while other.process(&id).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        wait_for_text(&other, &id, "up").await;
+        client.destroy_sandbox(&id_of("a")).await.unwrap();
+    };
+    let (waited, ()) = in_time(async { tokio::join!(inside.exec(&request), destroyed) }).await;
+    let error = waited.unwrap_err();
+    assert_eq!(
+        (error.status(), error.code()),
+        (Some(410), Some(ErrorCode::SandboxGone))
+    );
+    assert!(
+        error.to_string().contains("destroyed on request"),
+        "{error}"
+    );
+}

@@ -3,12 +3,19 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use http::Method;
-use sandshell_client::types::{ErrorCode, Scope, Timestamp, TokenRequest};
-use sandshell_client::{AuditFilter, Client, Page, SandboxFilter};
+use sandshell_client::types::{
+    ErrorCode, KillRequest, Scope, StreamName, TerminalRequest, TerminalState, Timestamp,
+    TokenRequest,
+};
+use sandshell_client::{
+    AuditFilter, Client, ConnectOptions, OutputQuery, Page, SandboxFilter, TerminalEvent,
+};
 use sandshell_testkit::Hub;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::{id_of, raw, sandbox, spec_of};
-use crate::calls::{code_of, exec, exec_of, in_time};
+use crate::calls::{code_of, exec, exec_of, in_time, process_of, start};
 
 async fn token(hub: &Hub, scopes: &[Scope]) -> (String, Client) {
     let request = TokenRequest {
@@ -183,6 +190,109 @@ async fn a_revoked_or_expired_token_opens_nothing_also_after_a_restart() {
         .await
         .unwrap();
     assert_eq!(all.items.len(), 3);
+}
+
+/// A stream of events, by hand: what came so far, and the connection.
+async fn open_events(
+    hub: &Hub,
+    target: &str,
+    secret: Option<&str>,
+    until: &str,
+) -> (String, TcpStream) {
+    let address = hub.url().strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let by = secret.map_or_else(String::new, |secret| {
+        format!("authorization: Bearer {secret}\r\n")
+    });
+    let head = format!(
+        "GET {target} HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\nconnection: close\r\n{by}\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    while !text.contains(until) {
+        let mut buffer = [0; 4096];
+        let read = in_time(stream.read(&mut buffer)).await.unwrap();
+        assert!(read > 0, "{text}");
+        text.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+    }
+    (text, stream)
+}
+
+/// The end of a token is the end of what it has open: streams say so, terminals close, bodies break off.
+#[tokio::test]
+async fn what_a_token_has_open_ends_with_it() {
+    let hub = Hub::start();
+    let admin = hub.client();
+    sandbox(&admin, "box").await;
+    let inside = admin.sandbox(&id_of("box"));
+    let process = start(&inside, &process_of("echo begun; exec sleep 600")).await;
+    let events = format!("/v1/sandboxes/box/processes/{process}/output?follow=true");
+    let kept = open_events(&hub, &events, Some(hub.token()), "begun").await;
+    for expires in [false, true] {
+        let soon = Timestamp::now() + std::time::Duration::from_secs(3);
+        let request = TokenRequest {
+            name: None,
+            scopes: vec![Scope::Sandbox(id_of("box"))],
+            expires_at: expires.then_some(soon),
+            max_sandboxes: None,
+        };
+        let made = in_time(admin.create_token(&request)).await.unwrap();
+        let holder = hub.client_with(Some(&made.token));
+        let theirs = holder.sandbox(&id_of("box"));
+        let by_token = open_events(&hub, &events, Some(&made.token), "begun").await;
+        // A ticket that the token gave is not worth more than it.
+        let body = format!(r#"{{"path":"/v1/sandboxes/box/processes/{process}/output"}}"#);
+        let (status, ticket) = raw(&holder, Method::POST, "/v1/tickets", &body).await;
+        assert_eq!(status, 201, "{ticket}");
+        let target = format!("{}&follow=true", ticket["url"].as_str().unwrap());
+        let by_ticket = open_events(&hub, &target, None, "begun").await;
+        let output = OutputQuery::follow(StreamName::Stdout);
+        let output = in_time(theirs.process_output(&process, output))
+            .await
+            .unwrap();
+        let request = TerminalRequest {
+            argv: Some(vec!["cat".to_owned()]),
+            ..TerminalRequest::default()
+        };
+        let terminal = in_time(theirs.create_terminal(&request)).await.unwrap();
+        let connected = theirs.connect_terminal(&terminal.id, ConnectOptions::default());
+        let mut connection = in_time(connected).await.unwrap();
+        if !expires {
+            in_time(admin.revoke_token(&made.record.id)).await.unwrap();
+        }
+        for (mut text, mut stream) in [by_token, by_ticket] {
+            in_time(stream.read_to_string(&mut text)).await.unwrap();
+            assert!(text.contains("event: error\ndata: {"), "{text}");
+            assert!(text.contains(r#""code":"unauthorized""#), "{text}");
+        }
+        assert!(
+            in_time(output.read_to_end()).await.is_err(),
+            "it breaks off"
+        );
+        let closed = in_time(async {
+            loop {
+                match connection.next().await {
+                    Ok(Some(TerminalEvent::Closed { code, reason })) => return (code, reason),
+                    Ok(Some(_)) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+        assert_eq!(closed.await, (1008, "the token ended".to_owned()));
+        // It was the right to watch that ended, not what was watched.
+        let state = in_time(inside.terminal(&terminal.id)).await.unwrap().state;
+        assert_eq!(state, TerminalState::Running);
+    }
+    let (mut text, mut stream) = kept;
+    in_time(inside.kill_process(&process, &KillRequest::default()))
+        .await
+        .unwrap();
+    while !text.contains("event: exit") {
+        let mut buffer = [0; 4096];
+        let read = in_time(stream.read(&mut buffer)).await.unwrap();
+        assert!(read > 0, "{text}");
+        text.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+    }
 }
 
 #[tokio::test]

@@ -2,12 +2,13 @@
 
 use sandshell_client::Client;
 use sandshell_client::types::{
-    IsolationPolicy, IsolationSpec, SandboxId, SandboxSpec, SessionId, SessionRequest,
+    ErrorCode, IsolationPolicy, IsolationSpec, ProcessRequest, SandboxId, SandboxSpec, SessionId,
+    SessionRequest,
 };
 use sandshell_testkit::{Agent, Hub, UnprivilegedUser, alive_with_marker};
 
 use super::{run, session};
-use crate::calls::{env, exec, in_time, marker, skipped};
+use crate::calls::{env, exec, in_time, marker, process_of, skipped};
 
 async fn private(client: &Client, mark: &str) -> Option<SessionId> {
     let request = SessionRequest {
@@ -77,6 +78,29 @@ impl Keeper {
             }
         }
     }
+}
+
+/// A process cannot be started out of a private session: all others would see it.
+#[tokio::test]
+async fn a_process_is_not_started_from_a_private_session() {
+    let agent = Agent::builder().start();
+    let client = agent.client();
+    let mark = marker();
+    let Some(id) = private(&client, &mark).await else {
+        return;
+    };
+    let request = ProcessRequest {
+        session: Some(id.clone()),
+        ..process_of("sleep 600")
+    };
+    let refused = in_time(client.create_process(&request)).await.unwrap_err();
+    assert_eq!(refused.code(), Some(ErrorCode::InvalidRequest));
+    let problem = refused.problem().unwrap();
+    assert_eq!(problem.pointer.as_deref(), Some("/session"), "{problem:?}");
+    assert!(problem.detail.contains("private"), "{problem:?}");
+    // Its own commands start what they like, in its tree.
+    let own = run(&client, &id, "sleep 600 & echo $!").await;
+    assert_eq!(own.exit_code, 0, "{own:?}");
 }
 
 #[tokio::test]

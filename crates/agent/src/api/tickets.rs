@@ -33,7 +33,7 @@ pub(crate) async fn create(
     Json(request): Json<TicketRequest>,
 ) -> Result<Response, ApiError> {
     check(&request.path)?;
-    agent.tickets.give(&request.path)
+    agent.tickets.give(&request.path, ())
 }
 
 fn check(path: &str) -> Result<(), ApiError> {

@@ -13,6 +13,9 @@ impl From<FileError> for ApiError {
             FileError::Invalid { pointer, detail } => {
                 Self::new(ErrorCode::InvalidRequest, detail).pointer(pointer)
             }
+            FileError::Pattern { reason } => Self::new(ErrorCode::InvalidRequest, reason)
+                .pointer("/pattern")
+                .hint("With `literal` the pattern is searched for as it stands."),
             FileError::At { path, errno } => {
                 let path = path.display();
                 match code(errno) {

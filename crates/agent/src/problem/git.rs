@@ -28,7 +28,10 @@ impl From<GitError> for ApiError {
             GitError::Auth(detail) => Self::new(Code::GitAuth, detail)
                 .pointer("/auth")
                 .hint("Give `auth` with a password or token that the remote takes."),
-            GitError::NotFound(detail) => Self::new(Code::GitNotFound, detail),
+            GitError::NotFound(detail) => Self::new(Code::GitNotFound, detail).hint(
+                "Check the address of the remote and the name of the branch; a private repository \
+                 may need `auth` to be seen at all.",
+            ),
             GitError::Network(detail) => Self::new(Code::GitNetwork, detail),
             GitError::Conflict(detail) => Self::new(Code::GitConflict, detail)
                 .hint("POST /v1/git/status names the files and what became of them."),

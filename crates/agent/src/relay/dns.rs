@@ -21,7 +21,7 @@ const MAX_QUESTIONS: usize = 64;
 const MAX_STREAMS: usize = 16;
 /// How long a stream may be silent.
 const SILENT: Duration = Duration::from_secs(10);
-/// How long an answer may be kept, in seconds. The addresses stay as long as the relay.
+/// How long an answer may be kept, in seconds: an address stays while its name is among those used last.
 const KEPT: u32 = 10;
 
 const HEADER: usize = 12;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -9,7 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use sandshell_agent::parts::{ApiError, Json, PageQuery, Path, Query, discard, next_data, page};
 use sandshell_files::inlet;
-use sandshell_types::{ImageName, ImageRecord, ImageRequest, List, SandboxId};
+use sandshell_types::{ErrorCode, ImageName, ImageRecord, ImageRequest, List, SandboxId};
 use tokio_util::sync::CancellationToken;
 
 use super::document::{ImageImportProblems, ImageProblems, ImageRemoveProblems};
@@ -22,6 +23,9 @@ use crate::images::{self, ImageError, Imported};
 use crate::sandbox::By;
 use crate::store::Change;
 use crate::tokens::Token;
+
+/// How long an upload may stand still.
+const STALLED: Duration = Duration::from_secs(20);
 
 /// Bytes that are no text.
 #[derive(utoipa::ToSchema)]
@@ -70,7 +74,14 @@ pub(crate) async fn import(
     });
     // Dropped with the handler when the client goes away, which breaks the input off.
     let feed = async {
-        while let Some(data) = next_data(&mut body).await? {
+        loop {
+            // Others wait for their turn.
+            let data = tokio::time::timeout(STALLED, next_data(&mut body)).await;
+            let data = data.map_err(|_| {
+                let detail = format!("no bytes came for {} seconds", STALLED.as_secs());
+                ApiError::new(ErrorCode::InvalidRequest, detail)
+            })?;
+            let Some(data) = data? else { break };
             if !feeder.feed(data).await {
                 return Ok(());
             }
@@ -88,9 +99,8 @@ pub(crate) async fn import(
     if !hub.tunnels.shutdown.is_cancelled() {
         discard(body).await;
     }
-    let added = added?;
     fed?;
-    Ok(added)
+    added
 }
 
 /// Make an image of a directory.
@@ -127,6 +137,10 @@ pub(crate) async fn create(
     if !there.is_ok_and(|there| there.is_dir()) {
         return Err(wrong("it is no directory".to_owned()).into());
     }
+    if images::is_of_kernel(&directory) {
+        let detail = "it lies in a file system of the kernel's own, whose files are none";
+        return Err(wrong(detail.to_owned()).into());
+    }
     if hub.images.lies_in(&directory) {
         return Err(wrong("the hub's own directory lies in it".to_owned()).into());
     }
@@ -136,7 +150,8 @@ pub(crate) async fn create(
     .await
 }
 
-/// Makes an image where that may block, and writes down what came of it. Broken off when the caller is.
+/// Makes an image where that may block, and writes down what came of it, by a task that goes on to its end.
+/// The work itself is broken off when the caller is; until then it has its turn.
 async fn add(
     hub: &Arc<Hub>,
     name: ImageName,
@@ -145,15 +160,28 @@ async fn add(
     + Send
     + 'static,
 ) -> Result<Response, ApiError> {
-    let turn = hub.images.work().acquire().await;
     let stop = hub.tunnels.shutdown.child_token();
     let _broken_off = stop.clone().drop_guard();
     let entry = audit::entry("image.import", by, name.as_str());
     let (images, user) = (Arc::clone(&hub.images), user_of(hub, name.as_str()));
-    let work = move || images.add(&name, user, |at| make(at, &stop));
-    let added = tokio::task::spawn_blocking(work).await;
-    drop(turn);
-    let (record, fresh) = noted(hub, entry, added).await?;
+    let hub = Arc::clone(hub);
+    let work = async move {
+        let turn = tokio::select! {
+            turn = hub.images.turn() => turn,
+            () = stop.cancelled() => None,
+        };
+        let work = move || {
+            let Some(_turn) = turn else {
+                return Err(ImageError::BrokenOff.into());
+            };
+            images.add(&name, user, |at| make(at, &stop))
+        };
+        let added = tokio::task::spawn_blocking(work).await;
+        noted(&hub, entry, added).await
+    };
+    let added = tokio::spawn(work).await;
+    let added = added.map_err(|error| ApiError::internal("a task of the hub failed", &error))?;
+    let (record, fresh) = added?;
     let status = if fresh {
         StatusCode::CREATED
     } else {

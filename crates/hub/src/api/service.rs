@@ -48,7 +48,7 @@ pub(crate) async fn tickets(
         return Err(invalid("the path has a query, or characters that must be encoded").into());
     }
     hub.registry.live(sandbox, &token)?;
-    hub.tickets.give(&path)
+    hub.tickets.give(&path, token.ended().clone())
 }
 
 /// Whether requests are taken.

@@ -10,6 +10,8 @@ use crate::error::HubError;
 const MOST_LABELS: usize = 64;
 const LONGEST_LABEL: usize = 128;
 const MOST_VARIABLES: usize = 1000;
+/// Of all variables, as many as a sandbox can be given later.
+const MOST_OF_ENVIRONMENT: usize = 128 << 10;
 const LONGEST_TEXT: usize = 4096;
 
 /// More processors than this is a slip of the pen.
@@ -100,7 +102,22 @@ fn environment(env: &BTreeMap<String, String>) -> Result<(), HubError> {
             return Err(HubError::invalid(pointer, detail));
         }
     }
-    Ok(())
+    environment_size(env.iter())
+}
+
+/// Refuses an environment that commands could not be started with.
+pub(crate) fn environment_size<'a>(
+    env: impl Iterator<Item = (&'a String, &'a String)>,
+) -> Result<(), HubError> {
+    // As the kernel counts them: NAME=VALUE and a NUL.
+    let bytes: usize = env.map(|(name, value)| name.len() + value.len() + 2).sum();
+    if bytes <= MOST_OF_ENVIRONMENT {
+        return Ok(());
+    }
+    let detail = format!(
+        "the variables have {bytes} bytes together, and at most {MOST_OF_ENVIRONMENT} are taken"
+    );
+    Err(HubError::invalid("/env", detail).hint("Put what is long into a file of the sandbox."))
 }
 
 fn check_limits(limits: &SandboxLimits) -> Result<(), HubError> {

@@ -243,6 +243,17 @@ impl Policy {
     }
 }
 
+const NEVER_REACHED: &str = "private, local and reserved addresses are never reached";
+
+/// Whether a name can stand for nothing but loopback addresses, whoever is asked (RFC 6761).
+fn is_this_machine(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or_default();
+    matches!(
+        last,
+        "localhost" | "ip6-localhost" | "ip6-loopback" | "localdomain"
+    )
+}
+
 fn check_count(pointer: &str, what: &str, count: usize, most: usize) -> Result<(), PolicyError> {
     if count <= most {
         return Ok(());
@@ -279,6 +290,10 @@ impl Rule {
         let (host, port) =
             Host::parse_with_port(rest).map_err(|error| host_error(pointer, text, error))?;
         let hosts = match (below, host) {
+            (_, Host::Name(name)) if is_this_machine(&name) => {
+                let detail = format!("{text:?} is a name of the machine itself");
+                return Err(PolicyError::new(pointer, detail).hint(NEVER_REACHED));
+            }
             (false, Host::Name(name)) => Hosts::Name(name),
             (true, Host::Name(name)) if name.contains('.') => {
                 Hosts::Below(format!(".{name}").into())
@@ -293,8 +308,7 @@ impl Rule {
             }
             (false, Host::Address(_)) => {
                 let detail = format!("{text:?} is not a public address");
-                return Err(PolicyError::new(pointer, detail)
-                    .hint("private, local and reserved addresses are never reached"));
+                return Err(PolicyError::new(pointer, detail).hint(NEVER_REACHED));
             }
             (true, Host::Address(_)) => return Err(host_error(pointer, text, HostError::Form)),
         };

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Stat, Timespec, fstat, open, openat, readlinkat, statat,
 };
+use rustix::io::Errno;
 use sandshell_files::archive::{Head, Kind};
 use tokio_util::sync::CancellationToken;
 
@@ -44,6 +45,27 @@ pub fn copy_directory(
     })
 }
 
+/// File systems whose files are made up by the kernel when they are read: `proc`, `sysfs`, both kinds of
+/// control groups, `debugfs`, `tracefs`, `securityfs`, `devpts`, `bpf` and `nsfs`.
+const OF_KERNEL: &[u64] = &[
+    0x9fa0,
+    0x6265_6572,
+    0x0027_e0eb,
+    0x6367_7270,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0x1cd1,
+    0xcafe_4a11,
+    0x6e73_6673,
+];
+
+/// Whether a directory has no files that could be copied.
+pub fn is_of_kernel(directory: &Path) -> bool {
+    rustix::fs::statfs(directory)
+        .is_ok_and(|found| OF_KERNEL.contains(&found.f_type.cast_unsigned()))
+}
+
 struct Copy<'a> {
     extraction: Extraction<'a>,
     device: u64,
@@ -53,10 +75,14 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     fn directory(&mut self, dir: &OwnedFd, path: &Path) -> Result<(), ImageError> {
-        for name in tree::names(dir).map_err(ImageError::at(path))? {
+        for name in tree::names(dir).map_err(unreadable(path))? {
             let path = path.join(&name);
-            let at = || ImageError::at(&path);
-            let stat = statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(at())?;
+            let at = || unreadable(&path);
+            let stat = match statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
+                // It went away meanwhile.
+                Err(Errno::NOENT) => continue,
+                found => found.map_err(at())?,
+            };
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => {
                     let below = head(path.clone(), Kind::Directory, &stat);
@@ -93,14 +119,21 @@ impl Copy<'_> {
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let name = path.file_name().unwrap_or_default();
-        let opened = openat(dir, name, flags, Mode::empty()).map_err(ImageError::at(&path))?;
+        let opened = openat(dir, name, flags, Mode::empty()).map_err(unreadable(&path))?;
         let mut file = File::from(opened);
         self.extraction
             .put(head(path.clone(), Kind::File, stat), &mut |buffer| {
-                file.read(buffer)
-                    .map_err(|error| ImageError::from_io(&path, &error))
+                let read = file.read(buffer);
+                read.map_err(|error| {
+                    unreadable(&path)(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+                })
             })
     }
+}
+
+/// What is to be copied cannot be, which is no failure of ours.
+fn unreadable(path: &Path) -> impl FnOnce(Errno) -> ImageError {
+    move |errno| ImageError::invalid(format!("/{} cannot be read: {errno}", path.display()))
 }
 
 fn head(path: PathBuf, kind: Kind, stat: &Stat) -> Head {

@@ -228,6 +228,7 @@ impl<'a> Extraction<'a> {
             .map_err(at())?;
         let mut file = std::fs::File::from(file);
         loop {
+            self.check_stop()?;
             let read = content(&mut self.buffer)?;
             if read == 0 {
                 break;

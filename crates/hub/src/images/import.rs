@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Seek as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -43,6 +43,14 @@ pub fn import(
     at: &Path,
     stop: &CancellationToken,
 ) -> Result<Imported, ImageError> {
+    match unpack(input, at, stop) {
+        // Whatever it was that failed.
+        Err(_) if stop.is_cancelled() => Err(ImageError::BrokenOff),
+        imported => imported,
+    }
+}
+
+fn unpack(input: impl Read, at: &Path, stop: &CancellationToken) -> Result<Imported, ImageError> {
     let root = at.join(ROOT);
     let mut extraction = Extraction::new(&root, stop)?;
     let mut reader = Reader::of_root(decompress(input)?);
@@ -80,9 +88,11 @@ fn merge(
     } = layered;
     let mut merged = Extraction::new(root, stop)?;
     for layer in &layers {
-        let open = || layer.open(archive.top());
-        take_away(&mut merged, layer, open()?).map_err(|error| named(error, layer))?;
-        add(&mut merged, open()?).map_err(|error| named(error, layer))?;
+        let mut file = layer.open(archive.top(), stop)?;
+        take_away(&mut merged, layer, &file, stop).map_err(|error| named(error, layer))?;
+        file.rewind()
+            .map_err(|error| ImageError::from_io(&layer.path, &error))?;
+        add(&mut merged, &file).map_err(|error| named(error, layer))?;
     }
     let skipped = merged.skipped;
     merged.finish()?;
@@ -95,8 +105,13 @@ fn merge(
 
 /// Removes what a layer takes away. Its own entries come later, so that nothing of them is removed in
 /// whatever order they are; and by then it is known to be whole.
-fn take_away(merged: &mut Extraction<'_>, layer: &Layer, file: File) -> Result<(), ImageError> {
-    let mut reader = Reader::of_root(Hashing::new(decompress(file)?));
+fn take_away(
+    merged: &mut Extraction<'_>,
+    layer: &Layer,
+    file: &File,
+    stop: &CancellationToken,
+) -> Result<(), ImageError> {
+    let mut reader = Reader::of_root(Hashing::new(decompress(file)?, stop));
     let mut gone = Vec::new();
     let (mut entries, mut bytes) = (0, 0);
     while let Some(head) = reader.next()? {
@@ -116,7 +131,7 @@ fn take_away(merged: &mut Extraction<'_>, layer: &Layer, file: File) -> Result<(
     Ok(())
 }
 
-fn add(merged: &mut Extraction<'_>, file: File) -> Result<(), ImageError> {
+fn add(merged: &mut Extraction<'_>, file: &File) -> Result<(), ImageError> {
     let mut reader = Reader::of_root(decompress(file)?);
     while let Some(head) = reader.next()? {
         if whiteout(&head).is_none() {

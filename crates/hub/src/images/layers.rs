@@ -15,6 +15,7 @@ use sandshell_types::ImageConfig;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
+use tokio_util::sync::CancellationToken;
 
 use super::extract::open_in;
 use super::{ImageError, MAX_LAYERS};
@@ -128,8 +129,27 @@ struct Rootfs {
     diff_ids: Vec<String>,
 }
 
-/// Looks at what came out of an archive; `None` when that is no archive of layers but a root.
+/// Looks at what came out of an archive; `None` when that is no archive of layers but a root. A root may
+/// have files with the names of our documents, and anything in them.
 pub(super) fn find(archive: &OwnedFd) -> Result<Option<Layered>, ImageError> {
+    match find_documents(archive) {
+        Err(ImageError::Invalid { .. }) if looks_like_root(archive) => Ok(None),
+        found => found,
+    }
+}
+
+/// Whether it has a directory that every root has one of, and no archive of layers.
+fn looks_like_root(archive: &OwnedFd) -> bool {
+    let is_there = |name: &&str| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        open_in(archive, Path::new(name), flags).is_ok()
+    };
+    ["bin", "etc", "lib", "usr"]
+        .iter()
+        .any(|name| is_there(&name))
+}
+
+fn find_documents(archive: &OwnedFd) -> Result<Option<Layered>, ImageError> {
     let saved = Archive(archive).text("manifest.json")?;
     let layout = Archive(archive).text("oci-layout")?;
     if let Some(text) = saved {
@@ -252,14 +272,18 @@ impl Archive<'_> {
 
 impl Layer {
     /// The file, once it has been found to be what it should be.
-    pub(super) fn open(&self, archive: &OwnedFd) -> Result<File, ImageError> {
+    pub(super) fn open(
+        &self,
+        archive: &OwnedFd,
+        stop: &CancellationToken,
+    ) -> Result<File, ImageError> {
         let name = self.path.to_string_lossy();
         let mut file = Archive(archive)
             .file(&self.path)?
             .ok_or_else(|| missing(&name))?;
         if let Some(blob) = &self.blob {
             let io = |error: std::io::Error| ImageError::from_io(&self.path, &error);
-            let mut hash = Hashing::new(&mut file);
+            let mut hash = Hashing::new(&mut file, stop);
             let length = std::io::copy(&mut hash, &mut std::io::sink()).map_err(io)?;
             if length != blob.size || hash.digest() != blob.digest {
                 return Err(wrong(&name));
@@ -278,16 +302,17 @@ impl Layer {
     }
 }
 
-/// Passes bytes on and remembers their digest.
-pub(super) struct Hashing<R> {
+/// Passes bytes on and remembers their digest, until it is to stop.
+pub(super) struct Hashing<'a, R> {
     input: R,
     hash: Sha256,
+    stop: &'a CancellationToken,
 }
 
-impl<R: Read> Hashing<R> {
-    pub(super) fn new(input: R) -> Self {
+impl<'a, R: Read> Hashing<'a, R> {
+    pub(super) fn new(input: R, stop: &'a CancellationToken) -> Self {
         let hash = Sha256::new();
-        Self { input, hash }
+        Self { input, hash, stop }
     }
 
     pub(super) fn digest(self) -> String {
@@ -295,8 +320,11 @@ impl<R: Read> Hashing<R> {
     }
 }
 
-impl<R: Read> Read for Hashing<R> {
+impl<R: Read> Read for Hashing<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.stop.is_cancelled() {
+            return Err(std::io::Error::other("the import was broken off"));
+        }
         let read = self.input.read(buffer)?;
         self.hash.update(buffer.get(..read).unwrap_or_default());
         Ok(read)

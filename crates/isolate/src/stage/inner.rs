@@ -67,7 +67,7 @@ fn enter<'a>(entrance: &'a Entrance<'a>) -> Result<(Hardened<'a>, Event), Step> 
         socket,
     } = entrance;
     own.take_on(own.builder).map_err(Step::at("user ids"))?;
-    rootfs::enter(&plan.root, plan.ids, trees)?;
+    rootfs::enter(&plan.root, &plan.hostname, plan.ids, trees)?;
     for number in 0..3 {
         place_standard(number).map_err(Step::at("standard streams"))?;
     }

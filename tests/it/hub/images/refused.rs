@@ -4,14 +4,16 @@ use std::fs;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
 use http::Method;
+use sandshell_client::Client;
 use sandshell_client::types::ErrorCode;
 use sandshell_testkit::{Hub, UnprivilegedUser};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::make::{Files, Item, LAYER, archive, export, gzip, layout, root, saved, tar_of, zstd};
-use super::{hubs, import, left_in, made_of, named};
+use super::{hubs, import, is_root, left_in, made_of, named};
 use crate::calls::{DEADLINE, in_time};
 use crate::hub::raw;
 
@@ -426,6 +428,78 @@ async fn links_of_an_image_lead_nowhere_else() {
     }
 }
 
+/// An image that no sandbox can be made of is named, with what is wrong with it.
+#[tokio::test]
+async fn an_odd_image_is_named() {
+    for hub in hubs() {
+        let client = hub.client();
+        for (name, items, cause) in [
+            (
+                "file",
+                vec![("etc", Item::File("no"))],
+                "/etc of the image is not a directory",
+            ),
+            (
+                "loop",
+                vec![("etc", Item::Link("etc"))],
+                "/etc of the image is a link to itself",
+            ),
+            (
+                "nowhere",
+                vec![("etc", Item::Link("/none"))],
+                "/etc of the image is a link to nowhere",
+            ),
+            (
+                "table",
+                vec![("etc", Item::Dir(0o755)), ("etc/passwd", Item::Dir(0o755))],
+                "/etc/passwd of the image is a directory",
+            ),
+        ] {
+            import(&client, name, tar_of(&items)).await.unwrap();
+            let (status, problem) = create_of(&client, name, "").await;
+            assert_eq!(status, 400, "{problem}");
+            assert_eq!(problem["pointer"], "/image", "{problem}");
+            let detail = problem["detail"].as_str().unwrap();
+            assert!(
+                detail.contains(&format!("{name:?}")) && detail.contains(cause),
+                "{detail}"
+            );
+        }
+        if !is_root(&hub) {
+            continue;
+        }
+        let config = json!({"User": "99999"});
+        let layer = tar_of(&[("etc", Item::Dir(0o755))]);
+        import(&client, "user", archive(&saved(&[layer], &config)))
+            .await
+            .unwrap();
+        let (status, problem) = create_of(&client, "user", "").await;
+        assert_eq!(
+            (status, &problem["pointer"]),
+            (400, &"/image".into()),
+            "{problem}"
+        );
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(
+            detail.contains("\"user\"") && detail.contains("99999"),
+            "{detail}"
+        );
+        let (status, problem) = create_of(&client, "user", r#","user":"88888""#).await;
+        assert_eq!(
+            (status, &problem["pointer"]),
+            (400, &"/user".into()),
+            "{problem}"
+        );
+        let left = fs::read_dir(hub.state_dir().join("sandboxes")).unwrap();
+        assert_eq!(left.count(), 0);
+    }
+}
+
+async fn create_of(client: &Client, image: &str, more: &str) -> (u16, Value) {
+    let body = format!(r#"{{"image":"{image}","isolation":{{"policy":"best_effort"}}{more}}}"#);
+    raw(client, Method::POST, "/v1/sandboxes", &body).await
+}
+
 #[tokio::test]
 async fn an_import_that_is_broken_off_leaves_nothing() {
     let mut hub = Hub::start();
@@ -441,7 +515,7 @@ async fn an_import_that_is_broken_off_leaves_nothing() {
         sender.send(Ok(half())).await.unwrap();
         let sending = tokio::spawn({
             let client = hub.client();
-            let body = futures_util::stream::unfold(body, |mut body| async {
+            let body = stream::unfold(body, |mut body| async {
                 body.recv().await.map(|piece| (piece, body))
             });
             async move { client.import_image(&named("half"), body).await }
@@ -454,7 +528,7 @@ async fn an_import_that_is_broken_off_leaves_nothing() {
         assert_eq!(left_in(&hub), Vec::<String>::new());
     }
     // The client goes away in the middle.
-    let pieces = futures_util::stream::iter([
+    let pieces = stream::iter([
         Ok(half()),
         Err(std::io::Error::other("the file cannot be read")),
     ]);
@@ -464,6 +538,71 @@ async fn an_import_that_is_broken_off_leaves_nothing() {
     until(&hub, <[String]>::is_empty).await;
     let none = in_time(client.images(&sandshell_client::Page::default())).await;
     assert_eq!(none.unwrap().items.len(), 0);
+    // It was tried, whoever went away.
+    let noted = async {
+        loop {
+            let (_, log) = raw(&client, Method::GET, "/v1/audit?action=image.import", "").await;
+            let entries = log["items"].as_array().unwrap();
+            if let Some(entry) = entries.iter().find(|entry| entry["target"] == "half") {
+                return entry.clone();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let entry = in_time(noted).await;
+    assert_eq!(entry["outcome"], "invalid_image", "{entry}");
+}
+
+/// Two imports that stand still do not keep a third from its turn for long.
+#[tokio::test]
+async fn an_upload_that_stands_still_is_broken_off() {
+    let hub = Hub::start();
+    let tar = tar_of(&[("a", Item::File("a")), ("b", Item::File("b"))]);
+    let mut stalled = Vec::new();
+    for name in ["one", "two"] {
+        let half = stream::iter([Ok(Bytes::copy_from_slice(&tar[..1200]))]);
+        let body = half.chain(stream::pending::<std::io::Result<Bytes>>());
+        let client = hub.client();
+        stalled.push(tokio::spawn(async move {
+            client.import_image(&named(name), body).await
+        }));
+    }
+    until(&hub, |left| left.len() == 2).await;
+    let whole = stream::iter([Ok(Bytes::from(tar))]);
+    let client = hub.client();
+    let name = named("three");
+    let third = client.import_image(&name, whole);
+    let third = tokio::time::timeout(3 * DEADLINE, third).await.unwrap();
+    assert_eq!(third.unwrap().files, 2);
+    for import in stalled {
+        let refused = in_time(import).await.unwrap().unwrap_err();
+        assert!(refused.to_string().contains("no bytes came"), "{refused}");
+    }
+}
+
+/// A root may have files with the names that archives of layers have, and anything in them.
+#[tokio::test]
+async fn a_root_with_odd_documents_is_a_root() {
+    let hub = Hub::start();
+    let client = hub.client();
+    for (n, content) in [
+        "",
+        "no json",
+        "{}",
+        "[]",
+        "[1]",
+        r#"[{"Config":"x","Layers":[]}]"#,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for document in ["manifest.json", "oci-layout"] {
+            let entries = [("usr", Item::Dir(0o755)), (document, Item::File(content))];
+            let name = format!("{n}-{document}");
+            let image = import(&client, &name, tar_of(&entries)).await;
+            assert_eq!(image.unwrap().files, 1, "{name}");
+        }
+    }
 }
 
 /// Looks at the directory of images until it is so. Nothing tells of it, so it is looked at again and
