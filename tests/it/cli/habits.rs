@@ -7,7 +7,10 @@ fn flags_of_all_commands_may_come_first() {
     let user = User::with_box();
     assert_eq!(user.ok(&["-q", "ls"]), "box\n");
     assert_eq!(user.ok(&["ls", "-o", "name"]), "box\n");
-    assert_eq!(user.ok(&["ls", "-o", "json"]), user.ok(&["ls", "--json"]));
+    assert!(
+        user.ok(&["ls", "-o", "json"])
+            .starts_with("{\"items\":[{\"id\":\"box\",")
+    );
     let url = user.hub.url().to_owned();
     let mut command = bare(user.home(), &["--url", &url, "--json", "session", "ls"]);
     let said = ended(command.env("SANDSHELL_TOKEN", user.hub.token()));

@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sandshell_testkit::{Hub, UnprivilegedUser};
 
 use super::bare;
+use crate::calls::skipped;
 
 struct Serving(Child);
 
@@ -68,8 +69,7 @@ fn its_lines_work_as_pasted_in_another_directory() {
 #[test]
 fn an_ordinary_user_is_told_what_to_ask_for() {
     let Some(nobody) = UnprivilegedUser::get() else {
-        eprintln!("SKIPPED: there is no ordinary user to be; run as root");
-        return;
+        return skipped("only root can be an ordinary user as well");
     };
     let hub = Hub::of(nobody);
     let log = hub.log();
@@ -80,9 +80,8 @@ fn an_ordinary_user_is_told_what_to_ask_for() {
         .env("SANDSHELL_TOKEN", hub.token());
     let made = super::ended(&mut create);
     if made.code == Some(0) {
-        eprintln!("SKIPPED: an ordinary user has all protections here");
         assert!(!log.contains("--isolation best-effort"), "{log}");
-        return;
+        return skipped("an ordinary user has all protections here");
     }
     assert!(
         made.err
