@@ -5,7 +5,7 @@
 // connection of his own, opened with the first key.
 
 import { type Data, toBytes, toText } from "./bytes.js";
-import { ConnectionError, SandshellError } from "./errors.js";
+import { ConnectionError, GoneError, SandshellError } from "./errors.js";
 import { ignoreMissing } from "./process.js";
 import type { CallOptions, KillReply, RequestOptions, TerminalRecord, TerminalScreen, Wire } from "./schema.js";
 import type { Scope } from "./scope.js";
@@ -220,6 +220,8 @@ export class Terminal implements AsyncDisposable {
   writer(options: { answers?: boolean } = {}): TerminalWriter {
     const query = { answers: options.answers ?? false };
     return new TerminalWriter(async () => {
+      const { state } = await this.record();
+      if (state === "exited") throw ended(this.id);
       const connection = await connect(this.#scope, this.#path, query, false);
       if (!connection) throw new ConnectionError("the connection to the terminal was lost before anything was typed");
       return connection;
@@ -265,6 +267,11 @@ export class Terminal implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.delete().catch(ignoreMissing);
   }
+}
+
+function ended(id: string): GoneError {
+  const detail = `the terminal ${JSON.stringify(id)} has ended`;
+  return new GoneError({ type: "/problems/terminal_ended", title: "The terminal has ended", status: 410, code: "terminal_ended", detail });
 }
 
 /** Types over one connection, opened with the first use and again after it was lost. */
