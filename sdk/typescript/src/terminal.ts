@@ -120,6 +120,8 @@ export class Terminal implements AsyncDisposable {
   readonly #scope: Scope;
   readonly #path: string;
   #writer: TerminalWriter | undefined;
+  /** Whether its end was told here. */
+  #ended = false;
 
   /** @internal */
   constructor(scope: Scope, id: string) {
@@ -168,6 +170,7 @@ export class Terminal implements AsyncDisposable {
           } else if (frame.type === "resize") {
             yield fromWire(frame);
           } else {
+            this.#ended = true;
             yield { type: "exit", exitCode: frame.exit_code, signal: frame.signal ?? undefined };
             return;
           }
@@ -211,7 +214,8 @@ export class Terminal implements AsyncDisposable {
   }
 
   /** Types. What was given to a connection that then breaks is not typed again. */
-  write(data: Data): Promise<void> {
+  async write(data: Data): Promise<void> {
+    if (this.#ended) throw ended(this.id);
     this.#writer ??= this.writer();
     return this.#writer.write(data);
   }
