@@ -91,8 +91,11 @@ export function toStream(generator: AsyncGenerator<Uint8Array, void, undefined>)
 /** Browsers send the body of a request as a stream only over HTTP/2, or not at all; everything else does. */
 const streamsRequests = !("document" in globalThis || "importScripts" in globalThis);
 
+/** What `fetch` sends; DOM's own name for it is not everywhere. */
+export type Body = NonNullable<RequestInit["body"]>;
+
 /** Data as the body of a request, and whether it can be sent a second time. */
-export async function toBody(data: StreamData): Promise<{ body: BodyInit; repeatable: boolean }> {
+export async function toBody(data: StreamData): Promise<{ body: Body; repeatable: boolean }> {
   if (typeof data === "string") return { body: encoder.encode(data), repeatable: true };
   if (data instanceof Uint8Array) return { body: data as Uint8Array<ArrayBuffer>, repeatable: true };
   if (data instanceof ArrayBuffer) return { body: data, repeatable: true };

@@ -1,7 +1,9 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
 // Files of the sandbox, with the rights of its user.
 
 import { type StreamData, concat, pieces, toStream, toText } from "./bytes.js";
-import { NotFoundError, SandshellError, problemError } from "./errors.js";
+import { InvalidRequestError, NotFoundError, SandshellError, problemError } from "./errors.js";
 import { followBytes, followEvents, openEvents } from "./resume.js";
 import type {
   ArchiveCounts, CallOptions, ChangesReply, CopyReply, FileEntry, FileEvent, FindReply, Problem, RemoveReply, RequestOptions, SearchMatch,
@@ -106,11 +108,18 @@ export class Files {
       if (at > 0 || end !== undefined) headers["range"] = `bytes=${at}-${end === undefined ? "" : end - 1}`;
       // The rest of a file that has changed meanwhile would not be the rest.
       if (etag) headers["if-match"] = etag;
-      const response = await this.#scope.transport.send("GET", `${this.#scope.prefix}/files/content`, {
-        query: { path, user, session }, headers, accept: "application/octet-stream", signal,
-      });
-      etag ??= response.headers.get("etag");
-      return response;
+      try {
+        const response = await this.#scope.transport.send("GET", `${this.#scope.prefix}/files/content`, {
+          query: { path, user, session }, headers, accept: "application/octet-stream", signal,
+        });
+        etag ??= response.headers.get("etag");
+        return response;
+      } catch (error) {
+        // Of an empty file no byte can be asked for, nor behind the last.
+        const nothingLeft = error instanceof InvalidRequestError && error.code === "range_not_satisfiable" && (offset === 0 || at > offset);
+        if (nothingLeft) return new Response(new Uint8Array());
+        throw error;
+      }
     };
     yield* followBytes(this.#scope.transport, JSON.stringify(path), open, offset, signal);
   }

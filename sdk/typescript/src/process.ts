@@ -1,3 +1,5 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
 // A process of the sandbox: its output at any time and from anywhere, its input, waiting, signals, its end.
 
 import { type Data, concat, toBase64, toBytes, toStream, toText } from "./bytes.js";

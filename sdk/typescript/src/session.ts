@@ -149,13 +149,14 @@ export class Session implements AsyncDisposable {
     return { ...rest, ...commandFields(command, stdin), id: id ?? `cmd_${crypto.randomUUID().replaceAll("-", "")}` };
   }
 
-  /** Interrupts a command of ours if it runs, or as soon as its turn has come. */
+  /** Interrupts a command of ours if it runs, or as soon as its turn has come; its request may still be on the way. */
   async #cancel(id: string): Promise<void> {
-    for (;;) {
-      const record = await this.command(id).catch(() => undefined);
-      if (record?.state === "running") await this.interrupt().catch(() => undefined);
-      if (record?.state !== "queued") return;
-      await delay(50);
+    for (let missing = 0; missing < 5; ) {
+      const state = await this.command(id).then((record) => record.state, (error: unknown) => (isMissing(error) ? "missing" : "unknown"));
+      if (state === "running") await this.interrupt().catch(() => undefined);
+      if (state !== "queued" && state !== "missing") return;
+      if (state === "missing") missing += 1;
+      await delay(20);
     }
   }
 
@@ -202,6 +203,10 @@ export class Session implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.delete().catch(ignoreMissing);
   }
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof ApiError && error.code === "command_not_found";
 }
 
 function withoutOutput(result: Camel<Wire["SessionExecResult"]>): Camel<Wire["SessionExitEvent"]> {

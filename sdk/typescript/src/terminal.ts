@@ -5,7 +5,7 @@
 // connection of his own, opened with the first key.
 
 import { type Data, toBytes, toText } from "./bytes.js";
-import { ConnectionError, SandshellError } from "./errors.js";
+import { ConnectionError, GoneError, SandshellError } from "./errors.js";
 import { ignoreMissing } from "./process.js";
 import type { CallOptions, KillReply, RequestOptions, TerminalRecord, TerminalScreen, Wire } from "./schema.js";
 import type { Scope } from "./scope.js";
@@ -120,6 +120,8 @@ export class Terminal implements AsyncDisposable {
   readonly #scope: Scope;
   readonly #path: string;
   #writer: TerminalWriter | undefined;
+  /** Whether its end was told here. */
+  #ended = false;
 
   /** @internal */
   constructor(scope: Scope, id: string) {
@@ -168,6 +170,7 @@ export class Terminal implements AsyncDisposable {
           } else if (frame.type === "resize") {
             yield fromWire(frame);
           } else {
+            this.#ended = true;
             yield { type: "exit", exitCode: frame.exit_code, signal: frame.signal ?? undefined };
             return;
           }
@@ -211,7 +214,8 @@ export class Terminal implements AsyncDisposable {
   }
 
   /** Types. What was given to a connection that then breaks is not typed again. */
-  write(data: Data): Promise<void> {
+  async write(data: Data): Promise<void> {
+    if (this.#ended) throw ended(this.id);
     this.#writer ??= this.writer();
     return this.#writer.write(data);
   }
@@ -220,6 +224,8 @@ export class Terminal implements AsyncDisposable {
   writer(options: { answers?: boolean } = {}): TerminalWriter {
     const query = { answers: options.answers ?? false };
     return new TerminalWriter(async () => {
+      const { state } = await this.record();
+      if (state === "exited") throw ended(this.id);
       const connection = await connect(this.#scope, this.#path, query, false);
       if (!connection) throw new ConnectionError("the connection to the terminal was lost before anything was typed");
       return connection;
@@ -265,6 +271,11 @@ export class Terminal implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.delete().catch(ignoreMissing);
   }
+}
+
+function ended(id: string): GoneError {
+  const detail = `the terminal ${JSON.stringify(id)} has ended`;
+  return new GoneError({ type: "/problems/terminal_ended", title: "The terminal has ended", status: 410, code: "terminal_ended", detail });
 }
 
 /** Types over one connection, opened with the first use and again after it was lost. */

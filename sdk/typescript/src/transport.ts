@@ -3,7 +3,7 @@
 // Every POST carries an `Idempotency-Key`, so that one whose answer was lost is sent again and still runs
 // once. What cannot be repeated (a body that is a stream, a DELETE) is sent once.
 
-import { type StreamData, toBody } from "./bytes.js";
+import { type Body, type StreamData, toBody } from "./bytes.js";
 import { ConnectionError, ServerError, problemError } from "./errors.js";
 import type { Problem } from "./schema.js";
 import { fromWire, toWire } from "./wire.js";
@@ -17,7 +17,7 @@ export interface ConnectionOptions {
   /** Instead of the runtime's own `fetch`. */
   fetch?: typeof fetch | undefined;
   /** Instead of the runtime's own `WebSocket`. */
-  WebSocket?: typeof WebSocket | undefined;
+  WebSocket?: (new (url: string) => object) | undefined;
   /** Sent with every request. */
   headers?: Record<string, string> | undefined;
   /** How often in a row something is tried again after a lost connection or a busy server; 8 by default. */
@@ -44,6 +44,9 @@ export interface RequestInput {
 /** An attempt that took this long was no failure to get through: a runtime gave up waiting for a slow answer. */
 const LONG_ATTEMPT_MS = 30_000;
 
+/** A server may ask for more patience than a caller has. */
+const LONGEST_PAUSE_MS = 10_000;
+
 function environment(name: string): string | undefined {
   const env = (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env;
   try {
@@ -57,7 +60,7 @@ function environment(name: string): string | undefined {
 export class Transport {
   readonly url: string;
   readonly retries: number;
-  readonly WebSocket: typeof WebSocket | undefined;
+  readonly WebSocket: (new (url: string) => object) | undefined;
   readonly #fetch: typeof fetch;
   readonly #headers: Record<string, string>;
 
@@ -109,7 +112,7 @@ export class Transport {
   /** Tries until an answer has come and was read, as far as trying again is safe. */
   async #attempt<T>(method: string, path: string, input: RequestInput, read: (response: Response) => Promise<T>): Promise<T> {
     const headers: Record<string, string> = { accept: input.accept ?? "application/json", ...input.headers };
-    let body: BodyInit | null = null;
+    let body: Body | null = null;
     let repeatable = input.repeatable ?? method !== "DELETE";
     if (input.data !== undefined) {
       const made = await toBody(input.data);
@@ -144,7 +147,7 @@ export class Transport {
       }
       failures = Date.now() - begun > LONG_ATTEMPT_MS ? 0 : failures + 1;
       if (failures > this.retries) throw error;
-      await delay(pause ?? backoff(failures), input.signal);
+      await delay(Math.min(pause ?? backoff(failures), LONGEST_PAUSE_MS), input.signal);
     }
   }
 

@@ -199,8 +199,8 @@ function parseFrame(bytes: Uint8Array): Frame | undefined {
   return { final: (first & 0x80) !== 0, opcode: first & 0x0f, payload: bytes.subarray(start, size), size };
 }
 
-/** The runtime's own WebSocket, or this one. */
-export function socketClass(chosen: typeof WebSocket | undefined): SocketClass {
-  const own = (globalThis as { WebSocket?: typeof WebSocket }).WebSocket;
-  return ((chosen ?? own) as unknown as SocketClass | undefined) ?? NodeSocket;
+/** The WebSocket that was chosen, the runtime's own, or this one. */
+export function socketClass(chosen: (new (url: string) => object) | undefined): SocketClass {
+  const own = (globalThis as { WebSocket?: unknown }).WebSocket;
+  return ((chosen ?? own) as SocketClass | undefined) ?? NodeSocket;
 }

@@ -68,9 +68,22 @@ test("every example of the README, type-checked strictly", async () => {
   for (const [index, { code }] of examples.entries()) {
     await writeFile(join(project, `example-${index}.ts`), `${withSpec(code)}\nexport {};\n`);
   }
-  const options = { target: "ES2022", module: "NodeNext", strict: true, types: ["node"], lib: ["ES2022", "ESNext.Disposable", "DOM", "DOM.AsyncIterable"] };
+  const options = { target: "ES2022", module: "NodeNext", strict: true, skipLibCheck: true, types: ["node"], lib: ["ES2022", "ESNext.Disposable", "DOM", "DOM.AsyncIterable"] };
   await writeFile(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions: options, include: ["*.ts"] }));
   await run(process.execPath, [join(home, "node_modules/typescript/bin/tsc"), "-p", project]).catch((error: { stdout: string }) => assert.fail(error.stdout));
+});
+
+test("the types need no more than the library of a browser or of Node, each by itself", async () => {
+  const source = ["sandshell", "sandshell/xterm", "sandshell/tools"].map((name, index) => `export * as part${index} from "${name}";\n`).join("");
+  await writeFile(join(project, "all.mts"), source);
+  const tsc = async (lib: string[], types: string[]): Promise<void> => {
+    const compilerOptions = { strict: true, noEmit: true, target: "ES2022", module: "NodeNext", lib, types };
+    const config = join(project, "tsconfig.types.json");
+    await writeFile(config, JSON.stringify({ compilerOptions, files: ["all.mts"] }));
+    await run(process.execPath, [join(home, "node_modules/typescript/bin/tsc"), "-p", config]).catch((error: { stdout: string }) => assert.fail(error.stdout));
+  };
+  await tsc(["ES2022", "DOM"], []);
+  await tsc(["ES2022"], ["node"]);
 });
 
 for (const [index, { title, output }] of examples.entries()) {

@@ -101,6 +101,9 @@ test("streams of any length, in and out", async () => {
   await sandbox.files.write("blob", new Blob(["bl", "ob"]));
   await sandbox.files.write("readable", new Response("readable").body as ReadableStream<Uint8Array>);
   assert.equal((await sandbox.files.readText("blob")) + (await sandbox.files.readText("readable")), "blobreadable");
+  await sandbox.files.write("empty", "");
+  assert.equal(await sandbox.files.readText("empty", { length: 10 }), "");
+  assert.equal(await sandbox.files.readText("blob", { offset: 2, length: 100 }), "ob");
   // A loop that is left early ends the request, and a stream that is cancelled, too.
   for await (const chunk of sandbox.files.readStream("large")) if (chunk.length > 0) break;
   await sandbox.files.remove("large");
@@ -203,6 +206,7 @@ test("a terminal: screens, recordings, viewers", async () => {
   assert.equal(both[0], both[1]);
   await terminal.write("exit 2\n");
   assert.equal((await terminal.waitForExit()).exitCode, 2);
+  await assert.rejects(terminal.write("late"), { code: "terminal_ended", status: 410 });
   await assert.rejects(terminal.waitForText("never"), /ended without never/);
 });
 
