@@ -16,7 +16,7 @@ import httpx
 
 from .._decode import decode
 from .._sse import SseDecoder, SseEvent
-from ..errors import ApiError, ConnectionFailed, ProtocolError, RateLimitError, ServerError
+from ..errors import ApiError, ConnectionFailed, ProtocolError, RateLimitError, ServerError, StreamBroken
 from ..models import ExitEvent, OutputEvent, TruncatedEvent
 from ..results import Exit, Output, OutputJoiner, exit_of
 from .transport import AsyncTransport
@@ -95,6 +95,8 @@ class AsyncEventSource:
             try:
                 await self.open()
                 event = await self._event()
+            except StreamBroken:
+                raise
             except (httpx.TransportError, httpx.StreamError, ConnectionFailed) as error:
                 await self._lost(error)
                 continue

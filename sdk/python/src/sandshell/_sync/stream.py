@@ -17,7 +17,7 @@ import httpx
 
 from .._decode import decode
 from .._sse import SseDecoder, SseEvent
-from ..errors import ApiError, ConnectionFailed, ProtocolError, RateLimitError, ServerError
+from ..errors import ApiError, ConnectionFailed, ProtocolError, RateLimitError, ServerError, StreamBroken
 from ..models import ExitEvent, OutputEvent, TruncatedEvent
 from ..results import Exit, Output, OutputJoiner, exit_of
 from .transport import Transport
@@ -96,6 +96,8 @@ class EventSource:
             try:
                 self.open()
                 event = self._event()
+            except StreamBroken:
+                raise
             except (httpx.TransportError, httpx.StreamError, ConnectionFailed) as error:
                 self._lost(error)
                 continue
