@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from live import Live, binary, ready
+from live import Live, binary, ready, short_home
 
 
 @pytest.fixture(scope="session")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def live() -> Iterator[Live]:
     """A hub that runs."""
-    home = tmp_path_factory.mktemp("hub")
-    arguments = ["serve", "--listen", "127.0.0.1:0", "--state-dir", str(home / "state"), "--destroy-on-exit"]
-    arguments += ["--token-file", str(home / "token"), "--ready-file", str(home / "ready")]
-    arguments += ["--preview-domain", "localhost:4020", "--rate", "0"]
-    with open(home / "log", "wb") as log:
-        hub = subprocess.Popen([binary(), *arguments], stdout=log, stderr=log)
-    try:
-        url = str(ready(hub, home / "ready")["url"])
-        yield Live(url=url, token_file=home / "token", token=(home / "token").read_text().strip())
-    finally:
-        hub.terminate()
-        hub.wait(30)
+    with short_home() as home:
+        arguments = ["serve", "--listen", "127.0.0.1:0", "--state-dir", str(home / "state")]
+        arguments += ["--token-file", str(home / "token"), "--ready-file", str(home / "ready")]
+        arguments += ["--preview-domain", "localhost:4020", "--rate", "0", "--destroy-on-exit"]
+        with open(home / "log", "wb") as log:
+            hub = subprocess.Popen([binary(), *arguments], stdout=log, stderr=log)
+        try:
+            url = str(ready(hub, home / "ready")["url"])
+            yield Live(url=url, token_file=home / "token", token=(home / "token").read_text().strip())
+        finally:
+            hub.terminate()
+            hub.wait(30)
 
 
 @pytest.fixture(autouse=True)
@@ -37,19 +36,20 @@ def environment(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Iterator[Live]:
+def agent() -> Iterator[Live]:
     """An agent by itself, on a socket."""
-    socket = f"unix:{tmp_path}/socket"
-    arguments = ["agent", "--listen", socket, "--state-dir", str(tmp_path / "state")]
-    arguments += ["--ready-file", str(tmp_path / "ready")]
-    with open(tmp_path / "log", "wb") as log:
-        process = subprocess.Popen([binary(), *arguments], stdout=log, stderr=log, cwd=tmp_path)
-    try:
-        ready(process, tmp_path / "ready")
-        yield Live(url=socket, token_file=tmp_path / "none", token="")
-    finally:
-        process.terminate()
-        process.wait(30)
+    with short_home() as home:
+        socket = f"unix:{home}/socket"
+        arguments = ["agent", "--listen", socket, "--state-dir", str(home / "state")]
+        arguments += ["--ready-file", str(home / "ready")]
+        with open(home / "log", "wb") as log:
+            process = subprocess.Popen([binary(), *arguments], stdout=log, stderr=log, cwd=home)
+        try:
+            ready(process, home / "ready")
+            yield Live(url=socket, token_file=home / "none", token="")
+        finally:
+            process.terminate()
+            process.wait(30)
 
 
 @pytest.fixture

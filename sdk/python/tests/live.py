@@ -6,8 +6,11 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -49,3 +52,10 @@ def ready(process: subprocess.Popen[bytes], file: Path) -> dict[str, object]:
             raise RuntimeError(f"the server did not start: {file.with_name('log').read_text()}")
         time.sleep(0.01)
     return dict(json.loads(file.read_text()))
+
+
+@contextmanager
+def short_home() -> Iterator[Path]:
+    """A directory for a server. Sockets lie below it, whose paths may not be long; pytest's own are."""
+    with TemporaryDirectory(prefix="ss-", dir="/tmp", ignore_cleanup_errors=True) as made:
+        yield Path(made)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from live import binary, isolation, ready
+from live import binary, isolation, ready, short_home
 from sandshell import AsyncHub, AsyncSandbox
 
 
@@ -49,13 +49,14 @@ class Restartable:
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Restartable]:
-    made = Restartable(tmp_path)
-    made.start()
-    try:
-        yield made
-    finally:
-        made.end()
+def hub() -> Iterator[Restartable]:
+    with short_home() as home:
+        made = Restartable(home)
+        made.start()
+        try:
+            yield made
+        finally:
+            made.end()
 
 
 @pytest.mark.anyio

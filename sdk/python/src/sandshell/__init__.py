@@ -20,7 +20,7 @@ from ._async.ports import AsyncPortEvents, AsyncPorts
 from ._async.process import AsyncProcess
 from ._async.sandbox import AsyncAgent, AsyncComputer, AsyncExecStream, AsyncSandbox, AsyncSandboxEvents
 from ._async.session import AsyncSession, AsyncSessionStream
-from ._async.stream import AsyncOutputStream
+from ._async.stream import AsyncDownload, AsyncOutputStream
 from ._async.terminal import AsyncTerminal
 from ._sync.backups import Backups
 from ._sync.contexts import Context, Run
@@ -31,7 +31,7 @@ from ._sync.ports import PortEvents, Ports
 from ._sync.process import Process
 from ._sync.sandbox import Agent, Computer, ExecStream, Sandbox, SandboxEvents
 from ._sync.session import Session, SessionStream
-from ._sync.stream import OutputStream
+from ._sync.stream import Download, OutputStream
 from ._sync.terminal import Terminal
 from ._version import VERSION as __version__
 from .errors import (
@@ -52,6 +52,7 @@ __all__ = [
     "AsyncBackups",
     "AsyncComputer",
     "AsyncContext",
+    "AsyncDownload",
     "AsyncExecStream",
     "AsyncFileReader",
     "AsyncFiles",
@@ -74,6 +75,7 @@ __all__ = [
     "Computer",
     "ConnectionFailed",
     "Context",
+    "Download",
     "ExecResult",
     "ExecStream",
     "Exit",

@@ -101,6 +101,18 @@ async def test_terminal_typed_at_between_cuts(through: Through) -> None:
         assert terminal.reconnects >= 5
 
 
+async def test_typing_finds_another_connection(through: Through) -> None:
+    far, proxy = through
+    async with await far.terminal("read x; echo got:$x; read y; echo got:$y") as terminal:
+        # Nothing is sent before the connection is there, so that looking for it may be repeated.
+        proxy.cut("/connect", [0, 10, 50])
+        await terminal.write("one\n")
+        assert proxy.cuts == 3
+        await terminal.read_until("got:one", timeout=10)
+        await terminal.write("two\n")
+        await terminal.read_until("got:two", timeout=10)
+
+
 async def test_file_content(sandbox: AsyncSandbox, through: Through) -> None:
     far, proxy = through
     await sandbox.exec("head -c 1000000 /dev/urandom > big", check=True)

@@ -10,8 +10,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from cutting_proxy import CuttingProxy
 from sandshell import Sandbox
-from sandshell.errors import PreconditionFailed
+from sandshell.errors import PreconditionFailed, StreamBroken
 from sandshell.models import FileEvent
 
 pytestmark = pytest.mark.anyio
@@ -97,7 +98,7 @@ def test_find_and_search(sandbox: Sandbox) -> None:
     assert reply.matches[0].before[0].text.startswith("import os") and reply.summary.matched_lines == 2
 
 
-def test_archives(sandbox: Sandbox) -> None:
+def test_archives(sandbox: Sandbox, tmp_path: Path) -> None:
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as archive:
         info = tarfile.TarInfo("deep/file")
@@ -108,6 +109,23 @@ def test_archives(sandbox: Sandbox) -> None:
     packed = sandbox.files.pack("/tmp/out", format="tar.gz")
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         assert any(name.endswith("deep/file") for name in archive.getnames())
+    assert sandbox.files.pack_stream("/tmp/out").save(tmp_path / "out.tar") > 0
+    with tarfile.open(tmp_path / "out.tar") as archive:
+        assert any(name.endswith("deep/file") for name in archive.getnames())
+
+
+def test_an_archive_that_breaks_off(
+    sandbox: Sandbox, through: tuple[Sandbox, CuttingProxy], tmp_path: Path
+) -> None:
+    far, proxy = through
+    sandbox.exec("head -c 1000000 /dev/urandom > big", check=True)
+    proxy.cut("/files/archive", [200_000])
+    with pytest.raises(StreamBroken):
+        far.files.pack_stream(".").save(tmp_path / "cut.tar")
+    assert not (tmp_path / "cut.tar").exists()
+    # All at once it is simply asked for again.
+    proxy.cut("/files/archive", [200_000, 0])
+    assert len(far.files.pack(".")) > 1_000_000 and proxy.cuts == 2
 
 
 def test_session_paths(sandbox: Sandbox) -> None:

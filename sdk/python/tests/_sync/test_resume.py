@@ -102,6 +102,18 @@ def test_terminal_typed_at_between_cuts(through: Through) -> None:
         assert terminal.reconnects >= 5
 
 
+def test_typing_finds_another_connection(through: Through) -> None:
+    far, proxy = through
+    with far.terminal("read x; echo got:$x; read y; echo got:$y") as terminal:
+        # Nothing is sent before the connection is there, so that looking for it may be repeated.
+        proxy.cut("/connect", [0, 10, 50])
+        terminal.write("one\n")
+        assert proxy.cuts == 3
+        terminal.read_until("got:one", timeout=10)
+        terminal.write("two\n")
+        terminal.read_until("got:two", timeout=10)
+
+
 def test_file_content(sandbox: Sandbox, through: Through) -> None:
     far, proxy = through
     sandbox.exec("head -c 1000000 /dev/urandom > big", check=True)

@@ -9,6 +9,7 @@ from .. import params
 from .._wire import SandboxPath, Seconds, milliseconds, path_or_base64, segment
 from ..models import BackupRecord, RestoreReply
 from .paging import pages
+from .stream import AsyncDownload
 from .transport import AsyncTransport
 
 
@@ -78,19 +79,13 @@ class AsyncBackups:
     def list(self) -> AsyncIterator[BackupRecord]:
         return pages(self._transport, BackupRecord, self._base)
 
+    def content(self, id: str) -> AsyncDownload:
+        """The archive, a zstd tar, in pieces."""
+        return AsyncDownload(self._transport, f"{self._base}/{segment(id)}/content")
+
     async def download(self, id: str, to: str | Path) -> int:
-        """Writes the archive, a zstd tar, to a file here; the number of its bytes."""
-        size = 0
-        response = await self._transport.send(
-            "GET", f"{self._base}/{segment(id)}/content", silence=None, stream=True
-        )
-        try:
-            with open(to, "wb") as file:
-                async for piece in response.aiter_raw():
-                    size += file.write(piece)
-        finally:
-            await response.aclose()
-        return size
+        """Writes the archive to a file here; the number of its bytes."""
+        return await self.content(id).save(to)
 
     async def delete(self, id: str) -> BackupRecord:
         """Deletes a backup; ends the making of it."""

@@ -33,7 +33,7 @@ from ..models import (
     WatchReadyEvent,
 )
 from ._io import Content
-from .stream import AsyncEvents, AsyncEventSource
+from .stream import AsyncDownload, AsyncEvents, AsyncEventSource
 from .transport import AsyncTransport
 
 OCTETS = {"content-type": "application/octet-stream"}
@@ -538,17 +538,24 @@ class AsyncFiles:
         session: str | None = None,
     ) -> bytes:
         """A directory as an archive."""
-        query = {
-            **path_query(path),
-            "format": format,
-            "exclude": ",".join(exclude) if exclude else None,
-            "gitignore": gitignore,
-            "skip_unreadable": skip_unreadable,
-            "user": user,
-            "session": session,
-        }
+        query = _pack_query(path, format, exclude, gitignore, skip_unreadable, user, session)
         response = await self._transport.send("GET", f"{self._base}/archive", params=query, silence=None)
         return response.content
+
+    def pack_stream(
+        self,
+        path: SandboxPath = ".",
+        *,
+        format: Literal["tar", "tar.gz", "tar.zst"] | None = None,
+        exclude: Sequence[str] | None = None,
+        gitignore: bool | None = None,
+        skip_unreadable: bool | None = None,
+        user: str | None = None,
+        session: str | None = None,
+    ) -> AsyncDownload:
+        """A directory as an archive, in pieces, of any size."""
+        query = _pack_query(path, format, exclude, gitignore, skip_unreadable, user, session)
+        return AsyncDownload(self._transport, f"{self._base}/archive", query)
 
     async def unpack(
         self,
@@ -630,3 +637,23 @@ class AsyncFiles:
 def _octal(mode: str | int | None) -> str | None:
     """`0o755` and `"755"` as the API has them."""
     return f"{mode:04o}" if isinstance(mode, int) else mode
+
+
+def _pack_query(
+    path: SandboxPath,
+    format: str | None,
+    exclude: Sequence[str] | None,
+    gitignore: bool | None,
+    skip_unreadable: bool | None,
+    user: str | None,
+    session: str | None,
+) -> dict[str, Any]:
+    return {
+        **path_query(path),
+        "format": format,
+        "exclude": ",".join(exclude) if exclude else None,
+        "gitignore": gitignore,
+        "skip_unreadable": skip_unreadable,
+        "user": user,
+        "session": session,
+    }

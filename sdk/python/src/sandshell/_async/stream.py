@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 import httpx
 
 from .._decode import decode
 from .._sse import SseDecoder, SseEvent
-from ..errors import ApiError, ConnectionFailed, ProtocolError, RateLimitError, ServerError
+from ..errors import ApiError, ConnectionFailed, ProtocolError, RateLimitError, ServerError, StreamBroken
 from ..models import ExitEvent, OutputEvent, TruncatedEvent
 from ..results import Exit, Output, OutputJoiner, exit_of
 from .transport import AsyncTransport
@@ -95,6 +96,8 @@ class AsyncEventSource:
             try:
                 await self.open()
                 event = await self._event()
+            except StreamBroken:
+                raise
             except (httpx.TransportError, httpx.StreamError, ConnectionFailed) as error:
                 await self._lost(error)
                 continue
@@ -174,6 +177,56 @@ class AsyncEvents(Generic[T]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+class AsyncDownload(AsyncEvents[bytes]):
+    """Bytes that are made while they are sent, and so cannot be asked for again: a loss is `StreamBroken`."""
+
+    def __init__(self, transport: AsyncTransport, path: str, params: Mapping[str, Any] | None = None) -> None:
+        self._transport = transport
+        self._path = path
+        self._params = params
+        self._response: httpx.Response | None = None
+        self._pieces: AsyncIterator[bytes] | None = None
+        self._over = False
+
+    async def next(self) -> bytes | None:
+        """The next piece; None at the end."""
+        if self._over:
+            return None
+        if self._pieces is None:
+            self._response = await self._transport.send(
+                "GET", self._path, params=self._params, silence=None, stream=True
+            )
+            self._pieces = self._response.aiter_raw()
+        try:
+            piece = await anext(self._pieces, None)
+        except httpx.TransportError as error:
+            await self.aclose()
+            raise StreamBroken(f"GET {self._path}: {error}") from error
+        if piece is None:
+            await self.aclose()
+        return piece
+
+    async def save(self, to: str | Path) -> int:
+        """Writes all of it to a file here; the number of its bytes. A file that is broken off is removed."""
+        size = 0
+        try:
+            async with self:
+                with open(to, "wb") as file:
+                    async for piece in self:
+                        size += file.write(piece)
+        except BaseException:
+            Path(to).unlink(missing_ok=True)
+            raise
+        return size
+
+    async def aclose(self) -> None:
+        """Ends the reading."""
+        self._over = True
+        response, self._response = self._response, None
+        if response is not None:
+            await response.aclose()
 
 
 class AsyncOutputReader(AsyncEvents[Output], Generic[E]):

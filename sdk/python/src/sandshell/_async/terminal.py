@@ -202,14 +202,26 @@ class AsyncTerminal(AsyncEvents[bytes]):
     async def write(self, data: str | bytes) -> None:
         """Types. Sent once: if the connection is lost with it, `ConnectionFailed` says so, and whether it
         arrived the output tells."""
-        async with self._connecting:
-            if self._socket is None or self._socket.state is not State.OPEN:
-                self._socket = await self._open()
-            socket = self._socket
+        socket = await self._writable()
         try:
             await socket.send(data.encode() if isinstance(data, str) else data)
         except ConnectionClosed as error:
             raise ConnectionFailed(f"the connection to terminal {self.id} was lost") from error
+
+    async def _writable(self) -> WebSocket:
+        """An open connection. Looking for one may be repeated, as nothing has been sent yet."""
+        tries = 0
+        while True:
+            try:
+                async with self._connecting:
+                    if self._socket is None or self._socket.state is not State.OPEN:
+                        self._socket = await self._open()
+                    return self._socket
+            except ConnectionFailed:
+                tries += 1
+                if tries > self._transport.max_retries:
+                    raise
+                await self._transport.pause(tries)
 
     async def resize(self, cols: int, rows: int) -> TerminalRecord:
         """Changes its size; programs get SIGWINCH."""

@@ -10,6 +10,7 @@ from .. import params
 from .._wire import SandboxPath, Seconds, milliseconds, path_or_base64, segment
 from ..models import BackupRecord, RestoreReply
 from .paging import pages
+from .stream import Download
 from .transport import Transport
 
 
@@ -79,19 +80,13 @@ class Backups:
     def list(self) -> Iterator[BackupRecord]:
         return pages(self._transport, BackupRecord, self._base)
 
+    def content(self, id: str) -> Download:
+        """The archive, a zstd tar, in pieces."""
+        return Download(self._transport, f"{self._base}/{segment(id)}/content")
+
     def download(self, id: str, to: str | Path) -> int:
-        """Writes the archive, a zstd tar, to a file here; the number of its bytes."""
-        size = 0
-        response = self._transport.send(
-            "GET", f"{self._base}/{segment(id)}/content", silence=None, stream=True
-        )
-        try:
-            with open(to, "wb") as file:
-                for piece in response.iter_raw():
-                    size += file.write(piece)
-        finally:
-            response.close()
-        return size
+        """Writes the archive to a file here; the number of its bytes."""
+        return self.content(id).save(to)
 
     def delete(self, id: str) -> BackupRecord:
         """Deletes a backup; ends the making of it."""

@@ -34,7 +34,7 @@ from ..models import (
     WatchReadyEvent,
 )
 from ._io import Content
-from .stream import Events, EventSource
+from .stream import Download, Events, EventSource
 from .transport import Transport
 
 OCTETS = {"content-type": "application/octet-stream"}
@@ -539,17 +539,24 @@ class Files:
         session: str | None = None,
     ) -> bytes:
         """A directory as an archive."""
-        query = {
-            **path_query(path),
-            "format": format,
-            "exclude": ",".join(exclude) if exclude else None,
-            "gitignore": gitignore,
-            "skip_unreadable": skip_unreadable,
-            "user": user,
-            "session": session,
-        }
+        query = _pack_query(path, format, exclude, gitignore, skip_unreadable, user, session)
         response = self._transport.send("GET", f"{self._base}/archive", params=query, silence=None)
         return response.content
+
+    def pack_stream(
+        self,
+        path: SandboxPath = ".",
+        *,
+        format: Literal["tar", "tar.gz", "tar.zst"] | None = None,
+        exclude: Sequence[str] | None = None,
+        gitignore: bool | None = None,
+        skip_unreadable: bool | None = None,
+        user: str | None = None,
+        session: str | None = None,
+    ) -> Download:
+        """A directory as an archive, in pieces, of any size."""
+        query = _pack_query(path, format, exclude, gitignore, skip_unreadable, user, session)
+        return Download(self._transport, f"{self._base}/archive", query)
 
     def unpack(
         self,
@@ -631,3 +638,23 @@ class Files:
 def _octal(mode: str | int | None) -> str | None:
     """`0o755` and `"755"` as the API has them."""
     return f"{mode:04o}" if isinstance(mode, int) else mode
+
+
+def _pack_query(
+    path: SandboxPath,
+    format: str | None,
+    exclude: Sequence[str] | None,
+    gitignore: bool | None,
+    skip_unreadable: bool | None,
+    user: str | None,
+    session: str | None,
+) -> dict[str, Any]:
+    return {
+        **path_query(path),
+        "format": format,
+        "exclude": ",".join(exclude) if exclude else None,
+        "gitignore": gitignore,
+        "skip_unreadable": skip_unreadable,
+        "user": user,
+        "session": session,
+    }

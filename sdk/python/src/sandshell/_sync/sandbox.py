@@ -419,7 +419,11 @@ class Computer:
         return decode(EnvReply, self._transport.json("PATCH", f"{self._base}/env", body=body))
 
     def events(self, *, types: Sequence[str] | None = None, from_: int | None = None) -> SandboxEvents:
-        """What happens from now on; with `from_` after that event, `0` for all that are kept."""
+        """What happens from now on; with `from_` after that event, `0` for all that are kept.
+
+        From the first event on nothing is missed over lost connections. Before it there is no place to go
+        on from, unless `from_` gives one.
+        """
         query = {"types": ",".join(types) if types else None}
         source = EventSource(
             self._transport,

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 import httpx
 
 from .._decode import decode
 from .._sse import SseDecoder, SseEvent
-from ..errors import ApiError, ConnectionFailed, ProtocolError, RateLimitError, ServerError
+from ..errors import ApiError, ConnectionFailed, ProtocolError, RateLimitError, ServerError, StreamBroken
 from ..models import ExitEvent, OutputEvent, TruncatedEvent
 from ..results import Exit, Output, OutputJoiner, exit_of
 from .transport import Transport
@@ -96,6 +97,8 @@ class EventSource:
             try:
                 self.open()
                 event = self._event()
+            except StreamBroken:
+                raise
             except (httpx.TransportError, httpx.StreamError, ConnectionFailed) as error:
                 self._lost(error)
                 continue
@@ -175,6 +178,56 @@ class Events(Generic[T]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Download(Events[bytes]):
+    """Bytes that are made while they are sent, and so cannot be asked for again: a loss is `StreamBroken`."""
+
+    def __init__(self, transport: Transport, path: str, params: Mapping[str, Any] | None = None) -> None:
+        self._transport = transport
+        self._path = path
+        self._params = params
+        self._response: httpx.Response | None = None
+        self._pieces: Iterator[bytes] | None = None
+        self._over = False
+
+    def next(self) -> bytes | None:
+        """The next piece; None at the end."""
+        if self._over:
+            return None
+        if self._pieces is None:
+            self._response = self._transport.send(
+                "GET", self._path, params=self._params, silence=None, stream=True
+            )
+            self._pieces = self._response.iter_raw()
+        try:
+            piece = next(self._pieces, None)
+        except httpx.TransportError as error:
+            self.close()
+            raise StreamBroken(f"GET {self._path}: {error}") from error
+        if piece is None:
+            self.close()
+        return piece
+
+    def save(self, to: str | Path) -> int:
+        """Writes all of it to a file here; the number of its bytes. A file that is broken off is removed."""
+        size = 0
+        try:
+            with self:
+                with open(to, "wb") as file:
+                    for piece in self:
+                        size += file.write(piece)
+        except BaseException:
+            Path(to).unlink(missing_ok=True)
+            raise
+        return size
+
+    def close(self) -> None:
+        """Ends the reading."""
+        self._over = True
+        response, self._response = self._response, None
+        if response is not None:
+            response.close()
 
 
 class OutputReader(Events[Output], Generic[E]):

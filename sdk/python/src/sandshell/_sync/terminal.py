@@ -203,14 +203,26 @@ class Terminal(Events[bytes]):
     def write(self, data: str | bytes) -> None:
         """Types. Sent once: if the connection is lost with it, `ConnectionFailed` says so, and whether it
         arrived the output tells."""
-        with self._connecting:
-            if self._socket is None or self._socket.state is not State.OPEN:
-                self._socket = self._open()
-            socket = self._socket
+        socket = self._writable()
         try:
             socket.send(data.encode() if isinstance(data, str) else data)
         except ConnectionClosed as error:
             raise ConnectionFailed(f"the connection to terminal {self.id} was lost") from error
+
+    def _writable(self) -> WebSocket:
+        """An open connection. Looking for one may be repeated, as nothing has been sent yet."""
+        tries = 0
+        while True:
+            try:
+                with self._connecting:
+                    if self._socket is None or self._socket.state is not State.OPEN:
+                        self._socket = self._open()
+                    return self._socket
+            except ConnectionFailed:
+                tries += 1
+                if tries > self._transport.max_retries:
+                    raise
+                self._transport.pause(tries)
 
     def resize(self, cols: int, rows: int) -> TerminalRecord:
         """Changes its size; programs get SIGWINCH."""
