@@ -356,10 +356,10 @@ impl Building {
             }
         }
         for path in &plan.own {
-            match self.make(path, 0o755, Some(plan.owner).filter(|_| owned)) {
-                Err(errno @ (Errno::NOSPC | Errno::NOMEM)) => return Err(errno),
-                // Whoever asked for one that cannot be is told by the agent, which has to use it.
-                _ => {}
+            let made = self.make(path, 0o755, Some(plan.owner).filter(|_| owned));
+            // Whoever asked for one that cannot be is told by the agent, which has to use it.
+            if let Err(errno @ (Errno::NOSPC | Errno::NOMEM)) = made {
+                return Err(errno);
             }
         }
         Ok(())

@@ -382,6 +382,7 @@ pub struct SandboxPatch {
         deserialize_with = "object::not_null",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schema(nullable = false)]
     pub idle_timeout_ms: Option<u64>,
     /// What happens to it when idle.
     #[serde(
@@ -389,6 +390,7 @@ pub struct SandboxPatch {
         deserialize_with = "object::not_null",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schema(nullable = false)]
     pub on_idle: Option<OnIdle>,
     /// The time since its making after which it is destroyed; 0 for never.
     #[serde(
@@ -396,6 +398,7 @@ pub struct SandboxPatch {
         deserialize_with = "object::not_null",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schema(nullable = false)]
     pub max_lifetime_ms: Option<u64>,
     /// Limits to change while it runs: `memory_bytes`, `cpus` and `pids`. The others hold from its making
     /// to its end.
@@ -404,6 +407,7 @@ pub struct SandboxPatch {
         deserialize_with = "given_limits",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schema(nullable = false)]
     pub limits: Option<SandboxLimits>,
 }
 

@@ -229,7 +229,7 @@ async fn what_a_token_has_open_ends_with_it() {
     let events = format!("/v1/sandboxes/box/processes/{process}/output?follow=true");
     let kept = open_events(&hub, &events, Some(hub.token()), "begun").await;
     for expires in [false, true] {
-        let soon = Timestamp::now() + std::time::Duration::from_secs(3);
+        let soon = Timestamp::now() + std::time::Duration::from_secs(10);
         let request = TokenRequest {
             name: None,
             scopes: vec![Scope::Sandbox(id_of("box"))],

@@ -140,13 +140,11 @@ pub(super) fn find(archive: &OwnedFd) -> Result<Option<Layered>, ImageError> {
 
 /// Whether it has a directory that every root has one of, and no archive of layers.
 fn looks_like_root(archive: &OwnedFd) -> bool {
-    let is_there = |name: &&str| {
+    let is_there = |name: &str| {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         open_in(archive, Path::new(name), flags).is_ok()
     };
-    ["bin", "etc", "lib", "usr"]
-        .iter()
-        .any(|name| is_there(&name))
+    ["bin", "etc", "lib", "usr"].into_iter().any(is_there)
 }
 
 fn find_documents(archive: &OwnedFd) -> Result<Option<Layered>, ImageError> {
