@@ -24,6 +24,8 @@ from live import Live, isolation
 from sandshell import AsyncSandbox, Sandbox, errors
 
 HERE = Path(__file__).resolve().parent.parent
+README = HERE / "README.md"
+TUTORIAL = HERE.parent.parent / "docs" / "tutorial.md"
 DOCUMENT = HERE.parent.parent / "openapi" / "hub-v1.json"
 
 
@@ -58,8 +60,8 @@ def test_both_halves_have_the_same_names() -> None:
             assert inspect.signature(value).parameters.keys() == inspect.signature(twin).parameters.keys()
 
 
-def blocks() -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", (HERE / "README.md").read_text(), re.M | re.S)
+def blocks(document: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", document.read_text(), re.M | re.S)
 
 
 def expected(block: str) -> list[str]:
@@ -83,16 +85,17 @@ def fitted(block: str) -> str:
     return block.replace("Sandbox.create()", f"Sandbox.create(isolation={isolation()!r})")
 
 
-def test_readme() -> None:
-    found = blocks()
-    assert len(found) >= 9
+@pytest.mark.parametrize(("document", "least"), [(README, 9), (TUTORIAL, 2)])
+def test_documents(document: Path, least: int) -> None:
+    found = blocks(document)
+    assert len(found) >= least
     with Sandbox.create(isolation=isolation()) as sandbox:
         names: dict[str, object] = {"sandbox": sandbox}
         for number, block in enumerate(found):
             ast.parse(block)
             told = io.StringIO()
             with contextlib.redirect_stdout(told):
-                exec(compile(fitted(block), f"README block {number + 1}", "exec"), names)
+                exec(compile(fitted(block), f"{document.name} block {number + 1}", "exec"), names)
             names["sandbox"] = sandbox
             assert told.getvalue().splitlines() == expected(block), block
 
@@ -118,7 +121,7 @@ def test_wheel_and_sdist_in_a_clean_place(tmp_path: Path, live: Live) -> None:
     assert done.returncode == 0, done.stderr
     environment = {"SANDSHELL_URL": live.url, "SANDSHELL_TOKEN": live.token, "PATH": os.environ["PATH"]}
     done = subprocess.run(
-        [python, "-I", "-c", fitted(blocks()[0])],
+        [python, "-I", "-c", fitted(blocks(README)[0])],
         capture_output=True,
         text=True,
         env=environment,
