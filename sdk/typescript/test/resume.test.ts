@@ -201,7 +201,9 @@ test("input whose answer was cut arrives once", () =>
     assert.equal((await sandbox.process(process.id).collect()).stdout, lines.join(""));
   }));
 
-test("a hub that is killed and comes again", { timeout: 60_000 }, async () => {
+test("a hub that is killed and comes again", { timeout: 60_000 }, async (context) => {
+  const limits = (await sandbox.protections()).find(({ name }) => name === "memory-limit");
+  if (limits?.status !== "enforced") return context.skip("SKIPPED: without a control group a new hub does not find the sandboxes of the old one");
   const [process, terminal, session] = await Promise.all([
     sandbox.startProcess("echo one; until [ -e again ]; do sleep 0.02; done; echo two"),
     sandbox.terminal({ command: "echo one; until [ -e again ]; do sleep 0.02; done; echo two" }),
