@@ -244,14 +244,18 @@ test("a hub that is killed and comes again", { timeout: 60_000 }, async (context
 
 test("a server that is gone for good is an error, soon", { timeout: 30_000 }, async () => {
   const proxy = await cuttingProxy(server.url, 0, 2000);
-  const through = await Sandbox.connect(sandbox.id, { url: proxy.url, token: server.token, retries: 2 });
-  const process = await through.startProcess("echo begun; sleep 1000");
-  const reading = async (): Promise<void> => {
-    for await (const chunk of process.logs()) {
-      assert.equal(chunk.text, "begun\n");
-      await proxy.stop();
-    }
-  };
-  await assert.rejects(reading, ConnectionError);
-  await sandbox.process(process.id).delete();
+  try {
+    const through = await Sandbox.connect(sandbox.id, { url: proxy.url, token: server.token, retries: 2 });
+    const process = await through.startProcess("echo begun; sleep 1000");
+    const reading = async (): Promise<void> => {
+      for await (const chunk of process.logs()) {
+        assert.equal(chunk.text, "begun\n");
+        await proxy.stop();
+      }
+    };
+    await assert.rejects(reading, ConnectionError);
+    await sandbox.process(process.id).delete();
+  } finally {
+    await proxy.stop();
+  }
 });
