@@ -201,7 +201,9 @@ test("input whose answer was cut arrives once", () =>
     assert.equal((await sandbox.process(process.id).collect()).stdout, lines.join(""));
   }));
 
-test("a hub that is killed and comes again", { timeout: 60_000 }, async () => {
+test("a hub that is killed and comes again", { timeout: 60_000 }, async (context) => {
+  const limits = (await sandbox.protections()).find(({ name }) => name === "memory-limit");
+  if (limits?.status !== "enforced") return context.skip("SKIPPED: without a control group a new hub does not find the sandboxes of the old one");
   const [process, terminal, session] = await Promise.all([
     sandbox.startProcess("echo one; until [ -e again ]; do sleep 0.02; done; echo two"),
     sandbox.terminal({ command: "echo one; until [ -e again ]; do sleep 0.02; done; echo two" }),
@@ -242,14 +244,18 @@ test("a hub that is killed and comes again", { timeout: 60_000 }, async () => {
 
 test("a server that is gone for good is an error, soon", { timeout: 30_000 }, async () => {
   const proxy = await cuttingProxy(server.url, 0, 2000);
-  const through = await Sandbox.connect(sandbox.id, { url: proxy.url, token: server.token, retries: 2 });
-  const process = await through.startProcess("echo begun; sleep 1000");
-  const reading = async (): Promise<void> => {
-    for await (const chunk of process.logs()) {
-      assert.equal(chunk.text, "begun\n");
-      await proxy.stop();
-    }
-  };
-  await assert.rejects(reading, ConnectionError);
-  await sandbox.process(process.id).delete();
+  try {
+    const through = await Sandbox.connect(sandbox.id, { url: proxy.url, token: server.token, retries: 2 });
+    const process = await through.startProcess("echo begun; sleep 1000");
+    const reading = async (): Promise<void> => {
+      for await (const chunk of process.logs()) {
+        assert.equal(chunk.text, "begun\n");
+        await proxy.stop();
+      }
+    };
+    await assert.rejects(reading, ConnectionError);
+    await sandbox.process(process.id).delete();
+  } finally {
+    await proxy.stop();
+  }
 });

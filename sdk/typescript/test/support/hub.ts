@@ -45,7 +45,7 @@ async function start(command: string, more: string[]): Promise<Server> {
     return (JSON.parse(ready) as { url: string }).url;
   };
   const end = async (signal: NodeJS.Signals): Promise<void> => {
-    const ended = child.exitCode === null ? once(child, "exit") : undefined;
+    const ended = child.exitCode === null && child.signalCode === null ? once(child, "exit") : undefined;
     child.kill(signal);
     await ended;
   };

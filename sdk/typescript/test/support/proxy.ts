@@ -50,8 +50,10 @@ export async function cuttingProxy(target: string, times: number, most: number):
   return proxy;
 
   async function stop(): Promise<void> {
+    if (!server.listening) return;
+    const closed = once(server, "close");
     server.close();
     for (const socket of sockets) socket.destroy();
-    await once(server, "close").catch(() => undefined);
+    await closed;
   }
 }
