@@ -569,7 +569,16 @@ impl Backend for LocalBackend {
 
     fn pause<'a>(&'a self, place: &'a Place) -> Pending<'a, Result<(), BackendError>> {
         let name = group(place);
-        Box::pin(self.ask(move |launcher| launcher.freeze(&name)))
+        Box::pin(async move {
+            let frozen = self.ask(move |launcher| launcher.freeze(&name)).await;
+            frozen.map_err(|error| match error {
+                BackendError::Forbidden { .. } => BackendError::Limit {
+                    pointer: String::new(),
+                    detail: "it cannot be paused: this hub has no control group that can freeze a sandbox".to_owned(),
+                },
+                other => other,
+            })
+        })
     }
 
     fn resume<'a>(&'a self, place: &'a Place) -> Pending<'a, Result<(), BackendError>> {

@@ -69,6 +69,7 @@ async fn the_path_opens_one_sandbox() {
     let narrow = token(&client, vec![Scope::Sandbox(one.clone())]).await;
     let wide = token(&client, vec![Scope::Admin]).await;
     let anyone = Client::new(hub.url(), None).unwrap();
+    let no_headers = http::HeaderMap::new();
     for (id, token, expected) in [
         (&one, narrow.as_str(), 200),
         (&other, narrow.as_str(), 403),
@@ -77,13 +78,13 @@ async fn the_path_opens_one_sandbox() {
         (&one, "", 401),
     ] {
         let path = format!("/cloudflare/{id}/{token}/api/ping");
-        let reply = anyone.raw(Method::GET, &path, &http::HeaderMap::new(), "");
+        let reply = anyone.raw(Method::GET, &path, &no_headers, "");
         let (status, _, body) = in_time(reply).await.unwrap();
         assert_eq!(status.as_u16(), expected, "{path}: {body:?}");
     }
     in_time(client.destroy_sandbox(&one)).await.unwrap();
     let path = format!("/cloudflare/{one}/{narrow}/api/ping");
-    let reply = anyone.raw(Method::GET, &path, &http::HeaderMap::new(), "");
+    let reply = anyone.raw(Method::GET, &path, &no_headers, "");
     let (status, _, body) = in_time(reply).await.unwrap();
     assert!(matches!(status.as_u16(), 401 | 410), "{status} {body:?}");
 }

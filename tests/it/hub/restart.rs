@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sandshell_client::types::{
-    SandboxState, SessionExecRequest, SessionId, SessionRequest, StreamName, TerminalFrame,
-    TerminalId, TerminalRequest,
+    ErrorCode, IsolationPolicy, IsolationSpec, SandboxSpec, SandboxState, SessionExecRequest,
+    SessionId, SessionRequest, StreamName, TerminalFrame, TerminalId, TerminalRequest,
 };
 use sandshell_client::{
     Client, ClientError, ConnectOptions, EventQuery, OutputQuery, OutputStreamEvent, TerminalEvent,
 };
-use sandshell_testkit::{Hub, alive_with_marker, children_deep};
+use sandshell_testkit::{Hub, UnprivilegedUser, alive_with_marker, children_deep};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use super::{agent_of, get, id_of, sandbox, until};
-use crate::calls::{exec, in_time, marker, process_of, start};
+use super::{agent_of, get, id_of, sandbox, spec_of, until};
+use crate::calls::{exec, in_time, marker, process_of, skipped, start};
 
 /// Prints a line for each number from 1 on, about a thousand a second, until its file appears.
 fn counting(stop: &std::path::Path) -> String {
@@ -418,5 +418,35 @@ async fn a_launcher_that_is_killed_is_collected_and_replaced() {
             .await
             .unwrap();
         assert_eq!(exec(&before, "echo again").await.stdout, "again\n");
+    }
+}
+
+/// A hub without groups finds its sandboxes again, though it could not have frozen them.
+#[tokio::test]
+async fn an_ordinary_users_sandboxes_outlive_the_hub() {
+    let Some(user) = UnprivilegedUser::get() else {
+        skipped("only root can become an ordinary user for a test");
+        return;
+    };
+    let mut hub = Hub::of(user);
+    let client = hub.client();
+    let spec = SandboxSpec {
+        isolation: Some(IsolationSpec {
+            policy: IsolationPolicy::BestEffort,
+            ..IsolationSpec::default()
+        }),
+        ..spec_of("box")
+    };
+    in_time(client.create_sandbox(&spec)).await.unwrap();
+    let inside = client.sandbox(&id_of("box"));
+    exec(&inside, "echo kept > /tmp/kept").await;
+    if let Err(error) = in_time(client.pause_sandbox(&id_of("box"))).await {
+        assert_eq!(error.code(), Some(ErrorCode::LimitUnavailable), "{error}");
+        assert!(error.to_string().contains("cannot be paused"), "{error}");
+    }
+    for _ in 0..2 {
+        hub.kill_hard();
+        hub.restart();
+        assert_eq!(exec(&inside, "cat /tmp/kept").await.stdout, "kept\n");
     }
 }
