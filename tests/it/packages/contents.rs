@@ -136,6 +136,11 @@ fn packages_have_all_a_user_expects() {
     assert_eq!(only(&same, &files), set(&of_others));
 }
 
+fn in_hex(bytes: &[u8]) -> String {
+    let pairs: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    pairs.concat()
+}
+
 #[test]
 fn checksums_are_those_of_the_files() {
     let Some(packages) = packages() else { return };
@@ -144,10 +149,7 @@ fn checksums_are_those_of_the_files() {
     for line in list.lines() {
         let (sum, name) = line.split_once("  ").unwrap();
         let bytes = fs::read(packages.join(name)).unwrap();
-        let found: String = Sha256::digest(bytes)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let found = in_hex(&Sha256::digest(bytes));
         assert_eq!(found, sum, "{name}");
         listed.insert(name.to_owned());
     }
@@ -293,15 +295,13 @@ fn the_unit_and_the_package_are_clean() {
             .arg(deb(&packages))
             .arg(dir.path()),
     );
-    let tried = |command: &mut Command| match command.stdin(Stdio::null()).output() {
-        Ok(output) => Some(output),
-        Err(_) => {
-            skipped(&format!(
-                "{} is not installed",
-                command.get_program().display()
-            ));
-            None
+    let tried = |command: &mut Command| {
+        let output = command.stdin(Stdio::null()).output().ok();
+        if output.is_none() {
+            let program = command.get_program().display().to_string();
+            skipped(&format!("{program} is not installed"));
         }
+        output
     };
     // Found by its name where it is installed; here it is not.
     let unit = dir.path().join("usr/lib/systemd/system/sandshell.service");

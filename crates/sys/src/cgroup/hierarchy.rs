@@ -73,9 +73,11 @@ impl Facts {
     /// The same as seen from the group above ours, if ours of the unified hierarchy has this name.
     #[must_use]
     pub fn above(mut self, name: &str) -> Self {
-        let unified = |line: &str| line.starts_with("0::");
-        let leave = |line: &str| match line.strip_suffix(name).and_then(|l| l.strip_suffix('/')) {
-            Some(above) if unified(above) => format!("{above}\n"),
+        let leave = |line: &str| match line.strip_prefix("0::").map(Path::new) {
+            Some(group) if group.ends_with(name) => {
+                let above = group.parent().unwrap_or(group);
+                format!("0::{}\n", above.display())
+            }
             _ => format!("{line}\n"),
         };
         self.membership = self.membership.lines().map(leave).collect();
