@@ -1,18 +1,17 @@
 //! The execution core as one thing: makes, finds and forgets processes, sessions and terminals.
 
+mod settings;
+
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rustix::fs::{MemfdFlags, OFlags, memfd_create};
-use rustix::io::Errno;
+use rustix::fs::{MemfdFlags, memfd_create};
 use sandshell_isolate::InitHandle;
-use sandshell_isolate::plan::{self, HOSTNAME_FILE, HOSTS_FILE};
 use sandshell_sys::procfs;
 use sandshell_types::{
     Encoded, Env, EnvReply, ExecRequest, ForkRequest, KillReply, PortRecord, PortWaitRequest,
@@ -25,7 +24,7 @@ use crate::error;
 use crate::events::Events;
 use crate::fence::{Fence, Owner};
 use crate::host::{self, Host, Program};
-use crate::inside::{Follow, Inside, Who};
+use crate::inside::{Inside, Who};
 use crate::output::{LogLimits, OutputLog};
 use crate::pool::Pool;
 use crate::pool::exec_shell::ExecShell;
@@ -219,41 +218,6 @@ impl Executor {
 
     pub(crate) fn port_table(&self) -> &Ports {
         &self.0.host.ports
-    }
-
-    /// Refuses a directory that commands are to start in and their user cannot enter.
-    pub async fn check_cwd(&self) -> Result<(), StartError> {
-        let host = &self.0.host;
-        let failed = |reason: String| StartError {
-            step: error::CWD,
-            reason,
-        };
-        let who = self.who(None).map_err(|error| failed(error.to_string()))?;
-        let cwd = host.config.cwd.clone();
-        // What is in it can be named by those only who may enter it.
-        let found = host
-            .inside
-            .run(&who, move |root| root.find_dir(&cwd.join(".")));
-        let found = found.await.map_err(|error| failed(error.to_string()))?;
-        found.map(drop).map_err(|errno| {
-            let (cwd, user) = (host.config.cwd.display(), &host.account.name);
-            failed(format!("{user:?} cannot start in {cwd}: {errno}"))
-        })
-    }
-
-    /// Writes the sandbox's name into the files that tell it, where they are still files.
-    pub fn write_name(&self, name: &str) -> Result<(), Errno> {
-        let root = self.0.host.inside.own_root();
-        for (file, text) in [
-            (HOSTNAME_FILE, format!("{name}\n")),
-            (HOSTS_FILE, plan::hosts(name)),
-        ] {
-            let found = root.find(Path::new(file), Follow::No)?;
-            let file = root.open(found, OFlags::WRONLY | OFlags::TRUNC)?;
-            let written = std::fs::File::from(file).write_all(text.as_bytes());
-            written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        }
-        Ok(())
     }
 
     /// Whose rights a call has that names this user, or none.
