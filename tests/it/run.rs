@@ -255,7 +255,7 @@ fn wrong_flags_are_said_before_anything_is_made() {
         (&["--network", "half"], "possible values: none, allow, full"),
         (&["--memory", "1K"], "nothing can run with less"),
         (&["--memory", "lots"], "such as 512m or 2g"),
-        (&["--cpus", "9999"], "this machine has"),
+        (&["--cpus", "9999"], "the most there can be here"),
         (&["--pids", "2"], "nothing can run with less"),
         (&["--timeout", "0"], "such as 30s"),
         (

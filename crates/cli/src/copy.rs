@@ -209,8 +209,7 @@ impl<'a> Remotely<'a> {
     async fn upload(&self, hub: &Hub, from: &Path) -> Result<(), Failure> {
         let meta = std::fs::metadata(from).map_err(|error| local("read", from, &error))?;
         // `.` and `..` have names, too; a pipe such as that of <(…) has none but its own.
-        let name =
-            std::fs::canonicalize(from).map_or_else(|_| name_of(from), |path| name_of(&path));
+        let name = name_of(from).or_else(|| name_of(&std::fs::canonicalize(from).ok()?));
         let target = self.place_of(name);
         if meta.is_dir() {
             let progress = Progress::new(hub.out, &target, None);
@@ -341,7 +340,7 @@ async fn write_file(
     let mut options = tokio::fs::OpenOptions::new();
     options.write(true);
     let mode = match std::fs::symlink_metadata(target) {
-        Ok(there) if there.is_file() => there.permissions().mode() & 0o7777,
+        Ok(there) if there.is_file() => there.permissions().mode() & 0o777,
         Ok(_) => {
             options.truncate(true);
             return pour(bytes, &options, target, target, progress).await;
@@ -351,9 +350,13 @@ async fn write_file(
     let mut beside = target.as_os_str().to_owned();
     beside.push(format!(".{}.part", std::process::id()));
     let beside = PathBuf::from(beside);
-    options.create_new(true).mode(mode);
+    options.create_new(true).mode(0o600);
     let written = pour(bytes, &options, &beside, target, progress).await;
     let done = written.and_then(|()| {
+        // Whatever the umask says of new files: this one has its mode from the one it replaces or copies.
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&beside, mode)
+            .map_err(|error| local("written", target, &error))?;
         std::fs::rename(&beside, target).map_err(|error| local("written", target, &error))
     });
     if done.is_err() {

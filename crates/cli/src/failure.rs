@@ -348,7 +348,10 @@ fn command_for(problem: &Problem) -> Option<String> {
         ErrorCode::SandboxUnreachable => {
             "`sandshell get SANDBOX` tells its state and `sandshell rm SANDBOX` ends it"
         }
-        ErrorCode::GitFailed | ErrorCode::GitNotFound if problem.hint.is_none() => {
+        ErrorCode::GitNotFound if problem.detail.contains("not a git repository") => {
+            "-C names the repository: SANDBOX:PATH, or PATH"
+        }
+        ErrorCode::GitFailed if problem.hint.is_none() => {
             "-C names the repository: SANDBOX:PATH, or PATH"
         }
         _ => return None,

@@ -406,9 +406,17 @@ pub(crate) fn remove(remote: Remote, own: &RmArguments) -> Done {
             }
         }
         each(hub, &names, async |name| {
-            match change_one(hub, name, Change::Destroy).await {
-                Err(failure) if own.force && failure.is_of_a_name() => Ok(()),
-                done => done,
+            if !own.force {
+                return change_one(hub, name, Change::Destroy).await;
+            }
+            // A script says which one it means: if it is gone, no other of that beginning goes.
+            let Ok(id) = name.parse::<SandboxId>() else {
+                return Ok(());
+            };
+            match hub.client.destroy_sandbox(&id).await {
+                Ok(record) => hub.out.made(&record, id.as_str()),
+                Err(error) if matches!(error.status(), Some(404 | 410)) => Ok(()),
+                Err(error) => Err(error.into()),
             }
         })
         .await

@@ -255,10 +255,14 @@ impl<'a> Desk<'a> {
                             waiting.push_back(Typed::end());
                         }
                     }
-                    Some(TerminalEvent::Frame(
-                        TerminalFrame::Ready { redraw_bytes, .. }
-                        | TerminalFrame::Truncated { redraw_bytes, .. },
-                    )) => picture = redraw_bytes > 0,
+                    Some(TerminalEvent::Frame(TerminalFrame::Ready { redraw_bytes, .. })) => {
+                        picture = redraw_bytes > 0;
+                    }
+                    Some(TerminalEvent::Frame(TerminalFrame::Truncated { redraw_bytes, .. })) => {
+                        picture = redraw_bytes > 0;
+                        // What follows the picture is new.
+                        replay = Replay::of(0);
+                    }
                     Some(TerminalEvent::Frame(TerminalFrame::Exit { exit_code, .. })) => {
                         break End::Exit(exit_code);
                     }

@@ -157,6 +157,12 @@ impl Client {
         Ok((head.status, head.headers, body.read_to_end().await?))
     }
 
+    /// The status of a GET; what follows it is not read.
+    pub async fn status_of(&self, path_and_query: &str) -> Result<StatusCode, ClientError> {
+        let request = self.request(Method::GET, path_and_query, Bytes::new())?;
+        Ok(self.send(request).await?.0.status)
+    }
+
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         let request = self.request(Method::GET, path, Bytes::new())?;
         read_json(self.accepted(request).await?).await

@@ -31,6 +31,7 @@ use sandshell_client::Client;
 use serde_json::{Value, json};
 use tower::Service as _;
 
+use crate::lease::Lease;
 use error::{Code, Fault};
 
 /// The version whose clients are served.
@@ -100,9 +101,15 @@ impl Cloudflare {
         Self(router)
     }
 
-    /// Answers a request for the sandbox that this client reaches.
-    pub async fn answer(&self, sandbox: Client, mut request: Request<Body>) -> Response {
+    /// Answers a request for the sandbox that this client reaches. What becomes a socket keeps the lease.
+    pub async fn answer(
+        &self,
+        sandbox: Client,
+        lease: Lease,
+        mut request: Request<Body>,
+    ) -> Response {
         request.extensions_mut().insert(sandbox);
+        request.extensions_mut().insert(lease);
         match self.0.clone().call(request).await {
             Ok(response) => response,
         }

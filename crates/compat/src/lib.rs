@@ -20,6 +20,8 @@
 //! [`Client`]: sandshell_client::Client
 
 mod cloudflare;
+mod lease;
 mod text;
 
 pub use cloudflare::Cloudflare;
+pub use lease::Lease;

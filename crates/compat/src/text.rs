@@ -4,6 +4,7 @@
 #[derive(Debug, Default)]
 pub(crate) struct Text {
     begun: Vec<u8>,
+    changed: bool,
 }
 
 impl Text {
@@ -12,14 +13,25 @@ impl Text {
         self.begun.extend_from_slice(piece);
         let whole = self.begun.len() - unfinished(&self.begun);
         let rest = self.begun.split_off(whole);
-        let text = String::from_utf8_lossy(&self.begun).into_owned();
-        self.begun = rest;
-        text
+        self.read(rest)
     }
 
     /// What is left at the end of the stream.
     pub(crate) fn end(&mut self) -> String {
-        String::from_utf8_lossy(&std::mem::take(&mut self.begun)).into_owned()
+        self.read(Vec::new())
+    }
+
+    /// Whether anything was no text, and stands in it as U+FFFD.
+    pub(crate) fn changed(&self) -> bool {
+        self.changed
+    }
+
+    fn read(&mut self, rest: Vec<u8>) -> String {
+        let whole = std::mem::replace(&mut self.begun, rest);
+        String::from_utf8(whole).unwrap_or_else(|error| {
+            self.changed = true;
+            String::from_utf8_lossy(error.as_bytes()).into_owned()
+        })
     }
 }
 

@@ -11,8 +11,8 @@ use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Uri, header};
-use sandshell_agent::parts::{ApiError, REQUEST_ID};
-use sandshell_compat::Cloudflare;
+use sandshell_agent::parts::{ApiError, REQUEST_ID, Slot};
+use sandshell_compat::{Cloudflare, Lease};
 use sandshell_types::{ErrorCode, SandboxId};
 
 use crate::edge::Edge;
@@ -100,13 +100,25 @@ async fn translate(
         )
         .hint("`sandshell token create --scope sandbox:ID` makes a token for one sandbox."));
     }
+    if !token.bucket.take() {
+        let detail = format!("this token may ask {} times a second", token.bucket.rate());
+        return Err(ApiError::new(ErrorCode::LimitReached, detail)
+            .hint("Wait as long as `retry-after` says."));
+    }
     edge.hub().registry.live(sandbox.as_str(), &token)?;
     let (mut head, body) = request.into_parts();
+    let tunnels = &edge.hub().tunnels;
+    let slot = head.extensions.get::<Slot>().cloned();
+    let lease = Lease::new(
+        [token.ended().clone(), tunnels.shutdown.clone()],
+        (slot, tunnels.open.token()),
+    );
     let client = inside::client(edge.clone(), &head, Some(authorization)).ok_or_else(unknown)?;
     head.uri = asked.rest;
     let request = Request::from_parts(head, body);
     let cloudflare = &edge.hub().dialects.cloudflare;
-    Ok(cloudflare.answer(client.sandbox(&sandbox), request).await)
+    let client = client.sandbox(&sandbox);
+    Ok(cloudflare.answer(client, lease, request).await)
 }
 
 #[cfg(test)]

@@ -111,7 +111,11 @@ impl Edge {
         }
         if let Some(asked) = Asked::of(&uri) {
             let shown = asked.shown();
-            let answer = dialects::answer(self, asked, request, &id).await;
+            let answer = dialects::answer(self, asked, request, &id);
+            let answer = AssertUnwindSafe(answer).catch_unwind().await;
+            let answer = answer.unwrap_or_else(|panic| {
+                ApiError::internal("a dialect panicked", &text_of(&*panic)).into_response()
+            });
             return self.finish(answer, &id, &method, &shown, began, Caller::Plain);
         }
         let (response, caller) = match self.admit(request) {

@@ -108,7 +108,7 @@ impl Step {
     /// used up.
     pub fn forbidden(&self) -> Option<Forbidden> {
         let forbidden = match self.errno {
-            Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP => {
+            Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP | Errno::ROFS => {
                 !OF_FILES.contains(&self.what.as_str())
             }
             // So a limit on the number of namespaces says it.

@@ -56,6 +56,10 @@ fn what_is_gone_may_be_removed_with_f() {
     let user = User::with_box();
     assert_eq!(user.ok(&["rm", "-f", "nothing", "box"]), "box\n");
     assert_eq!(user.ok(&["rm", "-f", "nothing"]), "");
+    // A script's name is no beginning of another's.
+    user.ok(&["create", "ci-prod"]);
+    assert_eq!(user.ok(&["rm", "-f", "ci"]), "");
+    assert_eq!(user.ok(&["rm", "-f", "ci-prod"]), "ci-prod\n");
     assert_eq!(user.run(&["rm", "nothing"]).code, Some(1));
 }
 

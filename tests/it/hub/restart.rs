@@ -447,6 +447,7 @@ async fn an_ordinary_users_sandboxes_outlive_the_hub() {
     for _ in 0..2 {
         hub.kill_hard();
         hub.restart();
+        client.close_idle();
         assert_eq!(exec(&inside, "cat /tmp/kept").await.stdout, "kept\n");
     }
 }

@@ -244,7 +244,8 @@ async fn a_request_in_a_sandbox_that_is_destroyed_hears_of_it() {
         wait_for_text(&other, &id, "up").await;
         client.destroy_sandbox(&id_of("a")).await.unwrap();
     };
-    let (waited, ()) = in_time(async { tokio::join!(inside.exec(&request), destroyed) }).await;
+    let both = Box::pin(async { tokio::join!(inside.exec(&request), destroyed) });
+    let (waited, ()) = in_time(both).await;
     let error = waited.unwrap_err();
     assert_eq!(
         (error.status(), error.code()),

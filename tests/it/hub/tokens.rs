@@ -93,6 +93,19 @@ async fn a_foreign_token_learns_nothing() {
     }
 }
 
+/// The answer to the last thing that a token may ask for arrives.
+#[tokio::test]
+async fn a_token_may_end_itself() {
+    let hub = Hub::start();
+    let (id, own) = token(&hub, &[Scope::Admin]).await;
+    let ended = in_time(own.revoke_token(&id)).await.unwrap();
+    assert!(ended.revoked_at.is_some());
+    assert_eq!(
+        code_of(own.tokens(&Page::default()).await),
+        ErrorCode::Unauthorized
+    );
+}
+
 #[tokio::test]
 async fn a_token_for_one_sandbox_ends_with_it() {
     let hub = Hub::start();

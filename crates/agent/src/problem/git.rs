@@ -29,8 +29,8 @@ impl From<GitError> for ApiError {
                 .pointer("/auth")
                 .hint("Give `auth` with a password or token that the remote takes."),
             GitError::NotFound(detail) => Self::new(Code::GitNotFound, detail).hint(
-                "Check the address of the remote and the name of the branch; a private repository \
-                 may need `auth` to be seen at all.",
+                "Check the path of the repository, the address of the remote and the name of the \
+                 branch; a private repository may need `auth` to be seen at all.",
             ),
             GitError::Network(detail) => Self::new(Code::GitNetwork, detail),
             GitError::Conflict(detail) => Self::new(Code::GitConflict, detail)

@@ -15,7 +15,7 @@ use super::sse::events;
 use super::{process, session, success};
 
 /// Most bytes of each stream in one answer.
-const OUTPUT: u64 = 64 * 1024 * 1024;
+const OUTPUT: u64 = 10 * 1024 * 1024;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -14,7 +14,7 @@ use sandshell_client::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::body::{Json, invalid};
+use super::body::{Json, LargeJson, invalid};
 use super::error::{Code, Fault};
 use super::sse::events;
 use super::{session, success};
@@ -115,7 +115,16 @@ pub(super) async fn read(
 ) -> Result<Response, Fault> {
     let query = asked.query(&sandbox).await?;
     let (entry, bytes) = content(&sandbox, &query, &asked.path).await?;
-    if entry.size > LARGEST {
+    let mut whole = Vec::new();
+    let mut bytes = bytes;
+    // By what arrives, not by what it was said to be: the file may be another one by now.
+    while entry.size <= LARGEST && whole.len() as u64 <= LARGEST {
+        match bytes.next().await {
+            Some(piece) => whole.extend_from_slice(&piece.map_err(about(&asked.path))?),
+            None => break,
+        }
+    }
+    if entry.size.max(whole.len() as u64) > LARGEST {
         let message = format!(
             "{} has {} bytes, more than {LARGEST}",
             asked.path, entry.size
@@ -123,7 +132,7 @@ pub(super) async fn read(
         return Err(Fault::new(Code::FileTooLarge, message)
             .context(json!({"path": asked.path, "size": entry.size})));
     }
-    let bytes = bytes.read_to_end().await.map_err(about(&asked.path))?;
+    let bytes = whole;
     let text = is_text(&bytes);
     let as_base64 = match asked.encoding.as_deref() {
         Some("base64") => true,
@@ -172,21 +181,21 @@ pub(super) async fn stream(
                     None => ended = true,
                 }
             }
-            let as_text = match told {
-                Some(as_text) => as_text,
-                None => {
-                    let mut trial = Text::default();
-                    let as_text = !held.contains(&0) && !trial.push(&held).contains('\u{fffd}');
-                    feed.tell(&json!({
-                        "type": "metadata",
-                        "mimeType": mime_of(&asked.path, as_text),
-                        "size": entry.size,
-                        "isBinary": !as_text,
-                        "encoding": if as_text { "utf-8" } else { "base64" },
-                    }))
-                    .await?;
-                    *told.insert(as_text)
-                }
+            let as_text = if let Some(as_text) = told {
+                as_text
+            } else {
+                let mut trial = Text::default();
+                trial.push(&held);
+                let as_text = !held.contains(&0) && !trial.changed();
+                feed.tell(&json!({
+                    "type": "metadata",
+                    "mimeType": mime_of(&asked.path, as_text),
+                    "size": entry.size,
+                    "isBinary": !as_text,
+                    "encoding": if as_text { "utf-8" } else { "base64" },
+                }))
+                .await?;
+                *told.insert(as_text)
             };
             if held.is_empty() {
                 break;
@@ -198,11 +207,16 @@ pub(super) async fn stream(
             } else {
                 BASE64.encode(&piece)
             };
+            if text.changed() {
+                failed = Some(format!(
+                    "it is text no more before byte {sent}; read it as base64"
+                ));
+                break;
+            }
             feed.tell(&json!({"type": "chunk", "data": data})).await?;
         }
-        let rest = text.end();
-        if !rest.is_empty() {
-            feed.tell(&json!({"type": "chunk", "data": rest})).await?;
+        if !text.end().is_empty() {
+            failed = Some("it ends within a character; read it as base64".to_owned());
         }
         match failed {
             Some(error) => feed.tell(&json!({"type": "error", "error": error})).await,
@@ -225,7 +239,7 @@ pub(super) struct Write {
 
 pub(super) async fn write(
     Extension(sandbox): Extension<Client>,
-    Json(asked): Json<Write>,
+    LargeJson(asked): LargeJson<Write>,
 ) -> Result<Response, Fault> {
     let query = query(&sandbox, &asked.path, asked.session_id.as_deref()).await?;
     let bytes = match asked.encoding.as_deref() {
@@ -426,7 +440,7 @@ fn shown(entry: &FileEntry, root: &str) -> Value {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Archive {
+pub(super) struct Backup {
     dir: String,
     archive_path: String,
     #[serde(default)]
@@ -438,7 +452,7 @@ pub(super) struct Archive {
 /// Writes an archive of a directory into a file beside it. Its form is ours: only `restore` reads it.
 pub(super) async fn backup(
     Extension(sandbox): Extension<Client>,
-    Json(asked): Json<Archive>,
+    Json(asked): Json<Backup>,
 ) -> Result<Response, Fault> {
     let archive = ArchiveQuery {
         directory: FileQuery::new(&asked.dir),
@@ -466,7 +480,7 @@ pub(super) async fn backup(
 
 pub(super) async fn restore(
     Extension(sandbox): Extension<Client>,
-    Json(asked): Json<Archive>,
+    Json(asked): Json<Backup>,
 ) -> Result<Response, Fault> {
     let source = FileQuery::new(&asked.archive_path);
     let content = sandbox.read_file(&source, &ReadOptions::default()).await;

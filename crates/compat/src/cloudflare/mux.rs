@@ -7,12 +7,14 @@
 //! ```
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Extension;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
+use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::{Request, header};
 use http_body_util::BodyExt as _;
@@ -21,10 +23,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 use tower::Service as _;
 
+use super::body::LARGEST;
 use super::error::{Code, Fault};
 use super::sse::data_of;
+use crate::lease::Lease;
 
 /// Requests of one socket at a time.
 const AT_ONCE: usize = 256;
@@ -32,8 +37,11 @@ const AT_ONCE: usize = 256;
 /// Messages under way to a client that does not read.
 const WAITING: usize = 64;
 
-/// Largest message: a file of 50 MB as base64, and more.
-const LARGEST: usize = 128 * 1024 * 1024;
+/// Time between two pings.
+const BEAT: Duration = Duration::from_secs(30);
+
+/// A client that says nothing for so long is gone.
+const SILENCE: Duration = Duration::from_secs(90);
 
 /// The routes that requests over a socket are answered by.
 #[derive(Debug, Clone)]
@@ -57,15 +65,18 @@ enum Asked {
 pub(super) async fn connect(
     Extension(sandbox): Extension<Client>,
     Extension(routes): Extension<Routes>,
+    Extension(lease): Extension<Lease>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
     upgrade
         .max_message_size(LARGEST)
         .max_frame_size(LARGEST)
-        .on_upgrade(|socket| serve(socket, sandbox, routes))
+        .on_upgrade(|socket| serve(socket, sandbox, routes, lease))
 }
 
-async fn serve(mut socket: WebSocket, sandbox: Client, routes: Routes) {
+async fn serve(mut socket: WebSocket, sandbox: Client, routes: Routes, lease: Lease) {
+    let mut beat = tokio::time::interval_at(Instant::now() + BEAT, BEAT);
+    let mut heard = Instant::now();
     let (answers, mut waiting) = mpsc::channel::<Value>(WAITING);
     let mut tasks = JoinSet::new();
     let mut running: HashMap<String, AbortHandle> = HashMap::new();
@@ -80,8 +91,21 @@ async fn serve(mut socket: WebSocket, sandbox: Client, routes: Routes) {
                     break;
                 }
             }
-            _ = tasks.join_next(), if !tasks.is_empty() => {}
+            Some(ended) = tasks.join_next() => {
+                // Whoever waits for its answer learns of it by the end of the socket.
+                if ended.is_err_and(|error| error.is_panic()) {
+                    break;
+                }
+            }
+            () = lease.over() => break,
+            _ = beat.tick() => {
+                let gone = heard.elapsed() > SILENCE;
+                if gone || socket.send(Message::Ping(Bytes::new())).await.is_err() {
+                    break;
+                }
+            }
             message = socket.next() => {
+                heard = Instant::now();
                 let text = match message {
                     Some(Ok(Message::Text(text))) => text,
                     Some(Ok(Message::Binary(_))) => {
@@ -170,9 +194,7 @@ async fn answer(
             return;
         }
     };
-    let response = match routes.call(request).await {
-        Ok(response) => response,
-    };
+    let Ok(response) = routes.call(request).await;
     let status = response.status().as_u16();
     let kind = response.headers().get(header::CONTENT_TYPE);
     let live = kind.is_some_and(|kind| kind == "text/event-stream");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::Extension;
 use axum::response::Response;
-use http::{HeaderMap, Method};
+use http::uri::PathAndQuery;
 use sandshell_client::Client;
 use sandshell_client::types::{
     PortCondition, PortWaitRequest, ProcessId, WaitOutcome, WaitRequest,
@@ -12,9 +12,12 @@ use sandshell_client::types::{
 use serde::Deserialize;
 use serde_json::json;
 
-use super::body::Json;
+use super::body::{Json, invalid};
 use super::error::{Code, Fault};
 use super::sse::{Feed, Gone, events};
+
+/// The longest that a server may think about its answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The longest that one call of ours waits; then it is asked again.
 const TURN_MS: u64 = 60_000;
@@ -60,6 +63,11 @@ pub(super) async fn watch(
         let message = format!("{} is not a port: 1 to 65535 are", asked.port);
         Fault::new(Code::InvalidPort, message).context(json!({"port": asked.port}))
     })?;
+    let path = asked.path.as_deref().unwrap_or("/").trim_start_matches('/');
+    let target = format!("/v1/ports/{port}/proxy/{path}");
+    if target.parse::<PathAndQuery>().is_err() {
+        return Err(invalid("path", &format!("{path:?} is not a path")));
+    }
     let process = asked.process_id.as_deref().map(str::parse).transpose()?;
     if let Some(id) = &process {
         sandbox.process(id).await?;
@@ -67,7 +75,7 @@ pub(super) async fn watch(
     Ok(events(|feed| async move {
         feed.tell(&json!({"type": "watching", "port": port}))
             .await?;
-        follow(&sandbox, port, process, &asked, &feed).await
+        follow(&sandbox, port, process, &target, &asked, &feed).await
     }))
 }
 
@@ -75,12 +83,11 @@ async fn follow(
     sandbox: &Client,
     port: u16,
     process: Option<ProcessId>,
+    target: &str,
     asked: &Watch,
     feed: &Feed,
 ) -> Result<(), Gone> {
     let pause = Duration::from_millis(asked.interval.clamp(100, 10_000));
-    let path = asked.path.as_deref().unwrap_or("/");
-    let target = format!("/v1/ports/{port}/proxy/{}", path.trim_start_matches('/'));
     loop {
         let waited = match &process {
             None => listening(sandbox, port).await,
@@ -101,10 +108,9 @@ async fn follow(
         if asked.mode == "tcp" {
             return feed.tell(&json!({"type": "ready", "port": port})).await;
         }
-        let answer = sandbox
-            .raw(Method::GET, &target, &HeaderMap::new(), "")
-            .await;
-        if let Ok((status, _, _)) = answer
+        // Only its beginning is of interest: what follows may never end.
+        let answer = tokio::time::timeout(PATIENCE, sandbox.status_of(target)).await;
+        if let Ok(Ok(status)) = answer
             && (asked.status_min..=asked.status_max).contains(&status.as_u16())
         {
             let ready = json!({"type": "ready", "port": port, "statusCode": status.as_u16()});

@@ -19,6 +19,9 @@ use super::sse::{Feed, Gone, events};
 use super::success;
 use crate::text::Text;
 
+/// Most bytes of each stream in one answer; the newest.
+const LOGS: u64 = 32 * 1024 * 1024;
+
 /// Time between TERM and KILL.
 const GRACE_MS: u64 = 5000;
 
@@ -171,19 +174,20 @@ pub(super) async fn logs(
     Extension(sandbox): Extension<Client>,
     Path(id): Path<String>,
 ) -> Result<Response, Fault> {
-    let id = id_of(&id)?;
-    let whole = async |stream| -> Result<String, ClientError> {
-        let output = sandbox
-            .process_output(&id, OutputQuery::all(stream))
-            .await?;
+    let record = record_of(&sandbox, &id).await?;
+    let newest = async |stream, bytes: u64| -> Result<String, ClientError> {
+        let query = OutputQuery {
+            offset: bytes.saturating_sub(LOGS),
+            ..OutputQuery::all(stream)
+        };
+        let output = sandbox.process_output(&record.id, query).await?;
         let bytes = output.read_to_end().await?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
-    let stdout = whole(StreamName::Stdout).await;
-    let stdout = stdout.map_err(|error| found(error, &id))?;
-    let stderr = whole(StreamName::Stderr).await?;
+    let stdout = newest(StreamName::Stdout, record.stdout_bytes).await?;
+    let stderr = newest(StreamName::Stderr, record.stderr_bytes).await?;
     Ok(success(
-        json!({"processId": id, "stdout": stdout, "stderr": stderr}),
+        json!({"processId": record.id, "stdout": stdout, "stderr": stderr}),
     ))
 }
 

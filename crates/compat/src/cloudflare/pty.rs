@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::error::Fault;
 use super::session;
+use crate::lease::Lease;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -30,12 +31,13 @@ enum Said {
 
 pub(super) async fn connect(
     Extension(sandbox): Extension<Client>,
+    Extension(lease): Extension<Lease>,
     Query(asked): Query<Asked>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
     upgrade.on_upgrade(|mut socket| async move {
         match terminal_of(&sandbox, &asked).await {
-            Ok(terminal) => carry(socket, terminal).await,
+            Ok(terminal) => carry(socket, terminal, lease).await,
             Err(fault) => {
                 let error = json!({"type": "error", "message": fault.message()});
                 let _ = socket.send(Message::text(error.to_string())).await;
@@ -84,10 +86,11 @@ async fn terminal_of(sandbox: &Client, asked: &Asked) -> Result<TerminalConnecti
 }
 
 /// Passes bytes both ways until one side ends.
-async fn carry(mut socket: WebSocket, terminal: TerminalConnection) {
+async fn carry(mut socket: WebSocket, terminal: TerminalConnection, lease: Lease) {
     let (mut keys, mut screen) = terminal.split();
     loop {
         let message = tokio::select! {
+            () = lease.over() => return,
             event = screen.next() => match event {
                 Ok(Some(TerminalEvent::Bytes(bytes))) => Message::Binary(bytes),
                 Ok(Some(TerminalEvent::Frame(frame))) => match shown(&frame) {

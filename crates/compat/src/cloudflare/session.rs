@@ -2,7 +2,9 @@
 
 use axum::extract::Extension;
 use axum::response::Response;
-use sandshell_client::types::{Env, ErrorCode, SessionId, SessionRecord, SessionRequest};
+use sandshell_client::types::{
+    Env, ErrorCode, SessionId, SessionRecord, SessionRequest, SessionState,
+};
 use sandshell_client::{Client, ClientError, Page};
 use serde::Deserialize;
 use serde_json::json;
@@ -32,8 +34,13 @@ pub(super) async fn made<T>(
     id: &SessionId,
     result: &Result<T, ClientError>,
 ) -> Result<bool, Fault> {
-    if !result.as_ref().is_err_and(is_missing) {
-        return Ok(false);
+    match result {
+        Err(error) if error.code() == Some(ErrorCode::SessionEnded) => {
+            // It is in the way of the next.
+            sandbox.delete_session(id).await?;
+        }
+        Err(error) if is_missing(error) => {}
+        _ => return Ok(false),
     }
     let request = SessionRequest {
         id: Some(id.clone()),
@@ -49,9 +56,9 @@ pub(super) async fn made<T>(
 
 /// The record of a session, which is made if it is not there.
 pub(super) async fn record(sandbox: &Client, id: &SessionId) -> Result<SessionRecord, Fault> {
-    let mut record = sandbox.session(id).await;
+    let record = sandbox.session(id).await;
     if made(sandbox, id, &record).await? {
-        record = sandbox.session(id).await;
+        return Ok(sandbox.session(id).await?);
     }
     Ok(record?)
 }
@@ -81,7 +88,13 @@ pub(super) async fn create(
         Some(id) => id.parse()?,
         None => SessionId::generate(),
     };
-    if sandbox.session(&id).await.is_ok() {
+    let there = sandbox.session(&id).await.ok();
+    if there
+        .as_ref()
+        .is_some_and(|one| one.state == SessionState::Ended)
+    {
+        sandbox.delete_session(&id).await?;
+    } else if there.is_some() {
         let message = format!("Session '{id}' already exists");
         return Err(Fault::new(Code::SessionAlreadyExists, message)
             .context(json!({"sessionId": id, "containerPlacementId": null})));

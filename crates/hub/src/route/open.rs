@@ -15,10 +15,15 @@ use http_body::{Body as _, Frame, SizeHint};
 use sandshell_types::{ErrorCode, Problem};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+/// Bytes of an answer that is not worth tearing off.
+const SHORT: u64 = 64 * 1024;
+
 /// An answer that is open until this is told, at the longest.
 pub(crate) fn open_until(response: Response, ended: CancellationToken) -> Response {
     let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-    if upgraded || response.body().is_end_stream() {
+    // What is said already is said to its end, such as that the token was revoked by its own wish.
+    let whole = response.body().size_hint().exact();
+    if upgraded || whole.is_some_and(|bytes| bytes <= SHORT) {
         return response;
     }
     let kind = response.headers().get(header::CONTENT_TYPE);
