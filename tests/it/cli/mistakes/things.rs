@@ -247,7 +247,7 @@ pub(super) const MISTAKES: &[Mistake<'_>] = &[
         "SIGTERM or HUP",
     ),
     (
-        &["rm", "-f", "we"],
+        &["rm", "we"],
         1,
         "beginning of 2 sandbox ids",
         "web-1, web-2",
