@@ -94,14 +94,17 @@ fn packages_have_all_a_user_expects() {
         assert!(files.contains_key(&path), "there is no {path}");
     }
     for (path, text) in [
-        ("share/bash-completion/completions/sandshell", "complete -F"),
+        (
+            "share/bash-completion/completions/sandshell",
+            "-F _clap_complete_sandshell sandshell",
+        ),
         (
             "share/zsh/vendor-completions/_sandshell",
             "#compdef sandshell",
         ),
         (
             "share/fish/vendor_completions.d/sandshell.fish",
-            "complete -c sandshell",
+            "--command sandshell",
         ),
     ] {
         let completions = String::from_utf8_lossy(&files[path].1);

@@ -787,7 +787,9 @@ class SandboxLimits(TypedDict):
 
 
 class SandboxPatch(TypedDict):
-    """`PATCH /v1/sandboxes/{sandbox}`: what is left out stays."""
+    """`PATCH /v1/sandboxes/{sandbox}`: what is left out stays; null means nothing but in `labels`,
+    and is refused.
+    """
     idle_timeout_ms: NotRequired[int | None]
     """The time without a request after which `on_idle` happens; 0 for never."""
     labels: NotRequired[Mapping[str, str | None] | None]

@@ -3613,7 +3613,7 @@ export interface components {
             pids?: number | null;
         };
         /**
-         * @description `PATCH /v1/sandboxes/{sandbox}`: what is left out stays.
+         * @description `PATCH /v1/sandboxes/{sandbox}`: what is left out stays; null means nothing but in `labels`, and is refused.
          * @example {
          *       "idle_timeout_ms": 60000,
          *       "labels": {
@@ -3627,18 +3627,23 @@ export interface components {
              * Format: int64
              * @description The time without a request after which `on_idle` happens; 0 for never.
              */
-            idle_timeout_ms?: number | null;
+            idle_timeout_ms?: number;
             /** @description Labels to set; `null` removes one. */
             labels?: {
                 [key: string]: string | null;
             };
-            limits?: components["schemas"]["SandboxLimits"] | null;
+            /**
+             * @description Limits to change while it runs: `memory_bytes`, `cpus` and `pids`. The others hold from its making
+             *     to its end.
+             */
+            limits?: components["schemas"]["SandboxLimits"];
             /**
              * Format: int64
              * @description The time since its making after which it is destroyed; 0 for never.
              */
-            max_lifetime_ms?: number | null;
-            on_idle?: components["schemas"]["OnIdle"] | null;
+            max_lifetime_ms?: number;
+            /** @description What happens to it when idle. */
+            on_idle?: components["schemas"]["OnIdle"];
         };
         /** @description A sandbox as the hub knows it. */
         SandboxRecord: components["schemas"]["SandboxSpec"] & {
