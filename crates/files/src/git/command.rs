@@ -103,7 +103,16 @@ impl Place {
             with.timeout_ms = with.timeout_ms.or(Some(LOCAL_MS));
         }
         let (timeout_ms, max_output) = (with.timeout_ms, with.max_output);
-        let process = Attended(self.start(words, with).await?);
+        let place = self.clone();
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        // By a task of its own: whoever asked may go while it starts, and then it still has an end.
+        let starting = tokio::spawn(async move {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            place.start(&words, with).await.map(Attended)
+        });
+        let process = starting
+            .await
+            .unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
         outcome(&process.0, timeout_ms, max_output).await
     }
 

@@ -266,7 +266,7 @@ def ask(name, kind, tcp=False):
     if tcp:
         s = socket.create_connection(("127.0.0.1", 53), 5)
         s.sendall(struct.pack(">H", len(message)) + message)
-        answer = s.recv(2000)[2:]
+        answer = s.makefile("rb").read(struct.unpack(">H", s.recv(2, socket.MSG_WAITALL))[0])
     else:
         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5)
         s.sendto(message, ("127.0.0.1", 53))
