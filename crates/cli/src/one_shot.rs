@@ -42,14 +42,22 @@ pub(crate) fn default_root(directory: &Path, ids: Ids, disk: u64) -> Result<Root
 }
 
 /// A directory of this process alone, removed by the launcher whatever becomes of us. The usual place for
-/// it is in memory, which is too small for an image.
+/// it is in memory: hundreds of small files take ten times as long on a disk. An image is too large for that.
 pub(crate) fn own_directory(launcher: &Launcher, large: bool) -> Result<PathBuf, Failure> {
-    let in_memory = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !large);
-    let parent = in_memory.map_or_else(std::env::temp_dir, PathBuf::from);
-    let pid = rustix::process::getpid().as_raw_pid();
-    let path = parent.join(format!("sandshell-run-{pid}"));
-    let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
-    made.map_err(|error| Failure::ours(&error))?;
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    // Root has none of its own, as a rule.
+    let in_memory = named.into_iter().chain([PathBuf::from("/dev/shm")]);
+    let name = format!("sandshell-run-{}", rustix::process::getpid().as_raw_pid());
+    let make = |parent: PathBuf| {
+        let path = parent.join(&name);
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        made.map(|()| path)
+    };
+    let path = in_memory
+        .filter(|_| !large)
+        .find_map(|parent| make(parent).ok())
+        .map_or_else(|| make(std::env::temp_dir()), Ok)
+        .map_err(|error| Failure::ours(&error))?;
     let kept = launcher.keep(&path);
     kept.map_err(|error| Failure::ours(&error))?;
     Ok(path)
