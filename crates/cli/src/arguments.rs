@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 #[cfg(target_os = "linux")]
 use sandshell_agent::{Listen, Origin};
 #[cfg(target_os = "linux")]
-use sandshell_hub::PreviewDomain;
+use sandshell_hub::{Dialect, PreviewDomain};
 
 use crate::connection::Asking;
 #[cfg(target_os = "linux")]
@@ -373,6 +373,17 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "DOMAIN")]
     pub(crate) preview_domain: Option<PreviewDomain>,
 
+    /// Services whose clients are served besides our own, at a path of their name; `none` for none.
+    #[arg(
+        long,
+        env = "SANDSHELL_DIALECTS",
+        value_delimiter = ',',
+        default_value = "cloudflare,bridge,e2b,daytona",
+        value_parser = dialect,
+        value_name = "NAME"
+    )]
+    pub(crate) dialects: Vec<Option<Dialect>>,
+
     /// Destroy all sandboxes at the end; otherwise they go on, and the next hub finds them.
     #[arg(long)]
     pub(crate) destroy_on_exit: bool,
@@ -384,6 +395,14 @@ pub(crate) struct ServeArguments {
     /// Not for people: end with the process of this id, our parent, and remove the state directory.
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) end_with: Option<i32>,
+}
+
+/// A dialect to serve, or none.
+fn dialect(text: &str) -> Result<Option<Dialect>, String> {
+    match text {
+        "none" => Ok(None),
+        name => name.parse().map(Some),
+    }
 }
 
 #[derive(Debug, Args)]

@@ -105,6 +105,7 @@ fn options(arguments: ServeArguments) -> HubOptions {
         max_sandboxes_per_token: arguments.max_sandboxes_per_token,
         rate: arguments.rate,
         warm: arguments.warm,
+        dialects: arguments.dialects.into_iter().flatten().collect(),
         destroy_on_exit: arguments.destroy_on_exit,
     }
 }

@@ -31,14 +31,10 @@ impl fmt::Debug for Connector {
 }
 
 impl Client {
-    /// A client for a server in this process. `host` is what its requests say they are for, and
-    /// `authorization` goes along as it is.
+    /// A client for a server in this process, which knows whose calls these are. `host` is what its
+    /// requests say they are for.
     #[must_use]
-    pub fn in_process(
-        connector: Connector,
-        host: HeaderValue,
-        authorization: Option<HeaderValue>,
-    ) -> Self {
-        Self::at(Endpoint::InProcess(connector), host, authorization)
+    pub fn in_process(connector: Connector, host: HeaderValue) -> Self {
+        Self::at(Endpoint::InProcess(connector), host, None)
     }
 }

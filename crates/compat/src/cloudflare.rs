@@ -28,6 +28,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use http::Request;
 use sandshell_client::Client;
+use sandshell_client::types::Problem;
 use serde_json::{Value, json};
 use tower::Service as _;
 
@@ -99,6 +100,12 @@ impl Cloudflare {
             .route("/api/ws", upgrade)
             .layer(Extension(mux::Routes(routes)));
         Self(router)
+    }
+
+    /// A refusal of our own, in this dialect's form.
+    #[must_use]
+    pub fn refuse(problem: Problem) -> Response {
+        Fault::from(problem).into_response()
     }
 
     /// Answers a request for the sandbox that this client reaches. What becomes a socket keeps the lease.

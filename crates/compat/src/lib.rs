@@ -19,9 +19,13 @@
 //!
 //! [`Client`]: sandshell_client::Client
 
+mod bridge;
 mod cloudflare;
+mod daytona;
 mod lease;
 mod text;
 
+pub use bridge::Bridge;
 pub use cloudflare::Cloudflare;
+pub use daytona::Daytona;
 pub use lease::Lease;

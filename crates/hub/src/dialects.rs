@@ -3,56 +3,149 @@
 //! Owns where each is and whose rights it gets; what it says is `sandshell-compat`'s. The routes are not
 //! in the `OpenAPI` document: what goes through them is another's.
 //!
-//! `/cloudflare/{sandbox}/{token}/…`: that client sends no credential of ours, so that a token for this
-//! one sandbox stands in the path. It never appears in a log, and a wider token is refused there: it
-//! would be seen by whatever sees addresses.
+//! | where | who asks |
+//! |---|---|
+//! | `/cloudflare/{sandbox}/{token}/…` | that client sends no credential of ours: a token for this one sandbox stands in the path. It never appears in a log, and a wider one is refused: it would be seen by whatever sees addresses |
+//! | `/bridge/…`, `/daytona/…` | `Authorization: Bearer TOKEN` |
+//! | `/e2b/…` | `X-API-Key: TOKEN`, `X-Access-Token: TOKEN`; a prefix `e2b_` is taken off |
+//!
+//! What counts against the rate of a token are the calls of our API that a dialect makes for it.
+
+use std::str::FromStr;
+use std::sync::Arc;
 
 use axum::body::Body;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Uri, header};
 use sandshell_agent::parts::{ApiError, REQUEST_ID, Slot};
-use sandshell_compat::{Cloudflare, Lease};
-use sandshell_types::{ErrorCode, SandboxId};
+use sandshell_compat::{Bridge, Cloudflare, Daytona, Lease};
+use sandshell_compat_e2b::E2b;
+use sandshell_types::{ErrorCode, Problem, SandboxId};
 
 use crate::edge::Edge;
 use crate::inside;
 use crate::route::Forwarded;
+use crate::tokens::Token;
 
-/// What is spoken.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Dialects {
-    cloudflare: Cloudflare,
+/// A service whose clients can be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// The container API of Cloudflare's Sandbox SDK.
+    Cloudflare,
+    /// Cloudflare's bridge, which the `OpenAI` Agents SDK calls.
+    Bridge,
+    /// E2B.
+    E2b,
+    /// Daytona.
+    Daytona,
 }
 
-/// A path of a dialect, taken apart.
-pub(crate) struct Asked {
+impl Dialect {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Cloudflare, Self::Bridge, Self::E2b, Self::Daytona];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cloudflare => "cloudflare",
+            Self::Bridge => "bridge",
+            Self::E2b => "e2b",
+            Self::Daytona => "daytona",
+        }
+    }
+
+    /// A refusal, in its form.
+    fn refuse(self, problem: Problem) -> Response {
+        match self {
+            Self::Cloudflare => Cloudflare::refuse(problem),
+            Self::Bridge => Bridge::refuse(problem),
+            Self::E2b => E2b::refuse(problem),
+            Self::Daytona => Daytona::refuse(problem),
+        }
+    }
+}
+
+impl FromStr for Dialect {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = Self::ALL.into_iter().find(|one| one.name() == text);
+        named.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("there is no such dialect; there are {names}")
+        })
+    }
+}
+
+/// What is spoken.
+#[derive(Debug)]
+pub(crate) struct Dialects {
+    on: Vec<Dialect>,
+    cloudflare: Cloudflare,
+    bridge: Bridge,
+    e2b: E2b,
+    daytona: Daytona,
+}
+
+impl Dialects {
+    pub(crate) fn new(on: &[Dialect]) -> Self {
+        Self {
+            on: on.to_vec(),
+            cloudflare: Cloudflare::new(),
+            bridge: Bridge::new(),
+            e2b: E2b::new(),
+            daytona: Daytona::new(),
+        }
+    }
+}
+
+/// With Cloudflare's: what stands in the path.
+struct Door {
     sandbox: String,
     token: String,
+}
+
+/// A request of a dialect, by its path.
+pub(crate) struct Asked {
+    dialect: Dialect,
+    door: Option<Door>,
     rest: Uri,
 }
 
 impl Asked {
-    /// `None` for our own paths.
-    pub(crate) fn of(uri: &Uri) -> Option<Self> {
-        let below = uri.path().strip_prefix("/cloudflare/")?;
-        let mut parts = below.splitn(3, '/');
-        let (sandbox, token) = (parts.next()?, parts.next()?);
-        let path = parts.next().unwrap_or_default();
+    /// `None` for our own paths, and for those of a dialect that is off.
+    pub(crate) fn of(uri: &Uri, dialects: &Dialects) -> Option<Self> {
+        let below = uri.path().strip_prefix('/')?;
+        let (name, below) = below.split_once('/').unwrap_or((below, ""));
+        let dialect = name.parse().ok().filter(|one| dialects.on.contains(one))?;
+        let (door, path) = if dialect == Dialect::Cloudflare {
+            let mut parts = below.splitn(3, '/');
+            let door = Door {
+                sandbox: parts.next()?.to_owned(),
+                token: parts.next()?.to_owned(),
+            };
+            (Some(door), parts.next().unwrap_or_default())
+        } else {
+            (None, below)
+        };
         let rest = match uri.query() {
             Some(query) => format!("/{path}?{query}"),
             None => format!("/{path}"),
         };
         Some(Self {
-            sandbox: sandbox.to_owned(),
-            token: token.to_owned(),
+            dialect,
+            door,
             rest: Uri::from(PathAndQuery::try_from(rest).ok()?),
         })
     }
 
     /// What may be logged of it.
     pub(crate) fn shown(&self) -> Uri {
-        let path = format!("/cloudflare/{}/…{}", self.sandbox, self.rest.path());
+        let name = self.dialect.name();
+        let path = match &self.door {
+            Some(door) => format!("/{name}/{}/…{}", door.sandbox, self.rest.path()),
+            None => format!("/{name}{}", self.rest.path()),
+        };
         Uri::try_from(path).unwrap_or_default()
     }
 }
@@ -64,9 +157,10 @@ pub(crate) async fn answer(
     request: Request<Body>,
     id: &HeaderValue,
 ) -> Response {
+    let dialect = asked.dialect;
     let mut response = match translate(edge, asked, request).await {
         Ok(response) => response,
-        Err(refused) => return refused.into_response(),
+        Err(refused) => dialect.refuse(refused.into_problem()),
     };
     // Failures have the form of the dialect.
     response.extensions_mut().insert(Forwarded);
@@ -80,45 +174,91 @@ async fn translate(
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
     edge.hub().browsers.check(&request)?;
-    let unknown = || {
-        ApiError::new(
-            ErrorCode::Unauthorized,
-            "there is no such sandbox for the token in this address",
-        )
-        .hint("`sandshell token create --scope sandbox:ID` makes a token for one sandbox.")
-    };
-    let sandbox: SandboxId = asked.sandbox.parse().map_err(|_| unknown())?;
-    let authorization = HeaderValue::try_from(format!("Bearer {}", asked.token));
-    let mut authorization = authorization.map_err(|_| unknown())?;
-    authorization.set_sensitive(true);
-    let shown = HeaderMap::from_iter([(header::AUTHORIZATION, authorization.clone())]);
-    let token = edge.hub().tokens.of(&shown).ok_or_else(unknown)?;
-    if !token.is_only_for(&sandbox) {
-        return Err(ApiError::new(
-            ErrorCode::Forbidden,
-            "the token in this address may do more than use this sandbox",
-        )
-        .hint("`sandshell token create --scope sandbox:ID` makes a token for one sandbox."));
-    }
-    if !token.bucket.take() {
-        let detail = format!("this token may ask {} times a second", token.bucket.rate());
-        return Err(ApiError::new(ErrorCode::LimitReached, detail)
-            .hint("Wait as long as `retry-after` says."));
-    }
-    edge.hub().registry.live(sandbox.as_str(), &token)?;
     let (mut head, body) = request.into_parts();
+    let dialects = &edge.hub().dialects;
+    let (token, sandbox) = match &asked.door {
+        Some(door) => {
+            let (token, sandbox) = door.open(edge)?;
+            (token, Some(sandbox))
+        }
+        None => (shown(edge, asked.dialect, &head.headers)?, None),
+    };
     let tunnels = &edge.hub().tunnels;
     let slot = head.extensions.get::<Slot>().cloned();
     let lease = Lease::new(
         [token.ended().clone(), tunnels.shutdown.clone()],
         (slot, tunnels.open.token()),
     );
-    let client = inside::client(edge.clone(), &head, Some(authorization)).ok_or_else(unknown)?;
+    let client = inside::client(edge.for_caller(token), &head)
+        .ok_or_else(|| ApiError::new(ErrorCode::InvalidRequest, "the name of the host is none"))?;
+    let client = match sandbox {
+        Some(sandbox) => client.sandbox(&sandbox),
+        None => client,
+    };
     head.uri = asked.rest;
     let request = Request::from_parts(head, body);
-    let cloudflare = &edge.hub().dialects.cloudflare;
-    let client = client.sandbox(&sandbox);
-    Ok(cloudflare.answer(client, lease, request).await)
+    Ok(match asked.dialect {
+        Dialect::Cloudflare => dialects.cloudflare.answer(client, lease, request).await,
+        Dialect::Bridge => dialects.bridge.answer(client, lease, request).await,
+        Dialect::E2b => dialects.e2b.answer(client, lease, request).await,
+        Dialect::Daytona => dialects.daytona.answer(client, lease, request).await,
+    })
+}
+
+impl Door {
+    /// The token in the path and the one sandbox it is for.
+    fn open(&self, edge: &Edge) -> Result<(Arc<Token>, SandboxId), ApiError> {
+        let unknown = || {
+            ApiError::new(
+                ErrorCode::Unauthorized,
+                "there is no such sandbox for the token in this address",
+            )
+            .hint("`sandshell token create --scope sandbox:ID` makes a token for one sandbox.")
+        };
+        let sandbox: SandboxId = self.sandbox.parse().map_err(|_| unknown())?;
+        let token = by_secret(edge, self.token.as_bytes()).ok_or_else(unknown)?;
+        if !token.is_only_for(&sandbox) {
+            return Err(ApiError::new(
+                ErrorCode::Forbidden,
+                "the token in this address may do more than use this sandbox",
+            )
+            .hint("`sandshell token create --scope sandbox:ID` makes a token for one sandbox."));
+        }
+        edge.hub().registry.live(sandbox.as_str(), &token)?;
+        Ok((token, sandbox))
+    }
+}
+
+/// The token that the headers of a request show, in the way of a dialect.
+fn shown(edge: &Edge, dialect: Dialect, headers: &HeaderMap) -> Result<Arc<Token>, ApiError> {
+    let token = if dialect == Dialect::E2b {
+        let keys = ["x-api-key", "x-access-token"].into_iter();
+        let key = keys.filter_map(|name| headers.get(name)).next();
+        let key = key.map(|key| {
+            key.as_bytes()
+                .strip_prefix(b"e2b_")
+                .unwrap_or(key.as_bytes())
+        });
+        key.and_then(|key| by_secret(edge, key))
+    } else {
+        edge.hub().tokens.of(headers)
+    };
+    token.ok_or_else(|| {
+        ApiError::new(
+            ErrorCode::Unauthorized,
+            "there is no token that is a right one",
+        )
+        .hint(
+            "The API key of the client is a token of this hub; `sandshell token create` makes one.",
+        )
+    })
+}
+
+/// The token with a secret.
+fn by_secret(edge: &Edge, secret: &[u8]) -> Option<Arc<Token>> {
+    let authorization = HeaderValue::from_bytes(&[b"Bearer ", secret].concat()).ok()?;
+    let shown = HeaderMap::from_iter([(header::AUTHORIZATION, authorization)]);
+    edge.hub().tokens.of(&shown)
 }
 
 #[cfg(test)]
@@ -127,19 +267,31 @@ mod tests {
 
     #[test]
     fn a_path_is_taken_apart_and_its_token_not_shown() {
-        let of = |text: &str| Asked::of(&Uri::try_from(text).unwrap());
+        let all = Dialects::new(&Dialect::ALL);
+        let of = |text: &str| Asked::of(&Uri::try_from(text).unwrap(), &all);
         let asked = of("/cloudflare/box/sk_secret/api/execute?a=b").unwrap();
+        let door = asked.door.as_ref().unwrap();
         assert_eq!(
-            (
-                asked.sandbox.as_str(),
-                asked.token.as_str(),
-                asked.rest.to_string().as_str()
-            ),
-            ("box", "sk_secret", "/api/execute?a=b")
+            (door.sandbox.as_str(), door.token.as_str()),
+            ("box", "sk_secret")
         );
+        assert_eq!(asked.rest.to_string(), "/api/execute?a=b");
         assert!(!asked.shown().to_string().contains("secret"));
         assert_eq!(of("/cloudflare/box/t").unwrap().rest.to_string(), "/");
         assert!(of("/cloudflare/box").is_none());
         assert!(of("/v1/sandboxes").is_none());
+        let bridge = of("/bridge/v1/sandbox/a/exec").unwrap();
+        assert_eq!(bridge.dialect, Dialect::Bridge);
+        assert_eq!(bridge.rest.to_string(), "/v1/sandbox/a/exec");
+        assert_eq!(bridge.shown().to_string(), "/bridge/v1/sandbox/a/exec");
+    }
+
+    #[test]
+    fn a_dialect_that_is_off_has_no_paths() {
+        let few = Dialects::new(&[Dialect::Bridge]);
+        let of = |text: &str| Asked::of(&Uri::try_from(text).unwrap(), &few);
+        assert!(of("/bridge/v1/health").is_some());
+        assert!(of("/cloudflare/box/t/api").is_none());
+        assert!(of("/e2b/sandboxes").is_none());
     }
 }

@@ -63,6 +63,8 @@ enum Admitted {
 pub(crate) struct Edge {
     hub: Arc<Hub>,
     router: Router,
+    /// Whose calls these are, where that was found out before they came here.
+    caller: Option<Arc<Token>>,
 }
 
 /// A path below one sandbox.
@@ -93,6 +95,15 @@ impl Edge {
         Self {
             router: api::router(Arc::clone(&hub)),
             hub,
+            caller: None,
+        }
+    }
+
+    /// This edge for the calls of whoever has a token.
+    pub(crate) fn for_caller(&self, token: Arc<Token>) -> Self {
+        Self {
+            caller: Some(token),
+            ..self.clone()
         }
     }
 
@@ -109,7 +120,7 @@ impl Edge {
             };
             return self.finish(shown, &id, &method, &uri, began, Caller::Plain);
         }
-        if let Some(asked) = Asked::of(&uri) {
+        if let Some(asked) = Asked::of(&uri, &self.hub.dialects) {
             let shown = asked.shown();
             let answer = dialects::answer(self, asked, request, &id);
             let answer = AssertUnwindSafe(answer).catch_unwind().await;
@@ -208,7 +219,10 @@ impl Edge {
             let sandbox = Below::of(path)?.sandbox.parse().ok()?;
             (!ended.is_cancelled()).then(|| Token::for_sandbox(sandbox, ended))
         });
-        let token = self.hub.tokens.of(&parts.headers).or(by_ticket);
+        let known = self.caller.clone();
+        let known = known.filter(|token| !token.ended().is_cancelled());
+        let token = known.or_else(|| self.hub.tokens.of(&parts.headers));
+        let token = token.or(by_ticket);
         let request = Request::from_parts(parts, body);
         let Some(token) = token else {
             let proxied = Below::of(request.uri().path()).and_then(|below| below.port());
@@ -241,7 +255,7 @@ impl Edge {
             return passed.unwrap_or_else(IntoResponse::into_response);
         }
         if uri.path() == mcp::PATH {
-            return mcp::answer(self, request, id).await;
+            return mcp::answer(self, token, request, id).await;
         }
         if let Err(refused) = self.hub.routes.check_query(request.method(), &uri) {
             return refused.into_response();

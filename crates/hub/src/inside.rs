@@ -4,8 +4,8 @@
 //! request ─► edge ─► another protocol ─► client ─► edge again, with the same token ─► …
 //! ```
 //!
-//! Calls pass the edge once more, over a pipe within this process, and show the token that came with the
-//! request: what a token may not do, no other protocol does for it.
+//! Calls pass the edge once more, over a pipe within this process, as those of the token that came with the
+//! request ([`Edge::for_caller`]): what a token may not do, no other protocol does for it.
 
 use http::request::Parts;
 use http::{HeaderValue, header};
@@ -19,11 +19,7 @@ use crate::edge::Edge;
 const PIPE: usize = 64 * 1024;
 
 /// A client of this edge that says it is for the host of a request.
-pub(crate) fn client(
-    edge: Edge,
-    head: &Parts,
-    authorization: Option<HeaderValue>,
-) -> Option<Client> {
+pub(crate) fn client(edge: Edge, head: &Parts) -> Option<Client> {
     let connector = Connector::new(move || {
         let (ours, theirs) = tokio::io::duplex(PIPE);
         let connection = http1::Builder::new()
@@ -40,5 +36,5 @@ pub(crate) fn client(
         // HTTP/2 has it in the address.
         None => HeaderValue::from_str(authority.unwrap_or("localhost")).ok()?,
     };
-    Some(Client::in_process(connector, host, authorization))
+    Some(Client::in_process(connector, host))
 }

@@ -60,6 +60,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use api::openapi_json;
+pub use dialects::Dialect;
 pub use preview::PreviewDomain;
 pub use sandshell_agent::StateDirError;
 pub use store::StoreError;
@@ -121,6 +122,8 @@ pub struct HubOptions {
     pub rate: u32,
     /// Sandboxes kept ready.
     pub warm: usize,
+    /// The services whose clients are served.
+    pub dialects: Vec<Dialect>,
     /// Whether sandboxes end with the hub.
     pub destroy_on_exit: bool,
 }
@@ -302,7 +305,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
             shutdown: shutdown.clone(),
         },
         mcp: mcp::service(&address, shutdown.clone()),
-        dialects: Dialects::default(),
+        dialects: Dialects::new(&options.dialects),
     });
     let told = told_to_end().map_err(ServeError::Signals)?;
     let server = tokio::spawn(serve_connections(
