@@ -384,6 +384,17 @@ pub(crate) struct ServeArguments {
     )]
     pub(crate) dialects: Vec<Option<Dialect>>,
 
+    /// What is done about a protection that is off, in sandboxes that a client of another service makes:
+    /// it has no word for that.
+    #[arg(
+        long,
+        env = "SANDSHELL_DIALECT_ISOLATION",
+        value_enum,
+        default_value_t = crate::sandboxes::Isolation::Strict,
+        value_name = "POLICY"
+    )]
+    pub(crate) dialect_isolation: crate::sandboxes::Isolation,
+
     /// Destroy all sandboxes at the end; otherwise they go on, and the next hub finds them.
     #[arg(long)]
     pub(crate) destroy_on_exit: bool,

@@ -25,6 +25,15 @@ pub(crate) enum Isolation {
     BestEffort,
 }
 
+impl From<Isolation> for IsolationPolicy {
+    fn from(asked: Isolation) -> Self {
+        match asked {
+            Isolation::Strict => Self::Strict,
+            Isolation::BestEffort => Self::BestEffort,
+        }
+    }
+}
+
 /// What happens to an idle sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Idle {

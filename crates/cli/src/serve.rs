@@ -106,6 +106,7 @@ fn options(arguments: ServeArguments) -> HubOptions {
         rate: arguments.rate,
         warm: arguments.warm,
         dialects: arguments.dialects.into_iter().flatten().collect(),
+        dialect_isolation: arguments.dialect_isolation.into(),
         destroy_on_exit: arguments.destroy_on_exit,
     }
 }

@@ -130,6 +130,17 @@ impl Client {
         })
     }
 
+    /// The content of a file with the head of the answer, for those who pass on the ranges and conditions
+    /// of others.
+    pub async fn file_response(
+        &self,
+        file: &FileQuery,
+        headers: HeaderMap,
+    ) -> Result<(http::response::Parts, ByteStream), ClientError> {
+        let path = format!("/v1/files/content{}", file.query());
+        self.get_with(&path, headers).await
+    }
+
     /// Writes a file that is in memory.
     pub async fn write_file(
         &self,

@@ -1,45 +1,218 @@
-//! The API of E2B: its control plane and `envd`.
+//! The API of E2B: its control plane, `envd` and the code interpreter.
+//!
+//! ```text
+//! request ─► whom it is for ─┬─► the hub ──────────────────────► control
+//!                            └─► a sandbox, at port 49983 ─────► process, filesystem (wire), files, stats
+//!                                               or 49999 ──────► interpreter
+//! ```
+//!
+//! Owns that API's words. Whom a request is for and with what right it comes, is found out before: [`Reach`].
+//! Where their server is wrong (output lost when nobody reads it, a kill that leaves children, last words cut
+//! off by a signal), ours is right.
+//!
+//! State: the places of those who ask for changes again and again (`watchers`), bounded.
+
+mod access;
+mod control;
+mod error;
+mod files;
+mod filesystem;
+mod interpreter;
+mod json;
+mod path;
+mod process;
+mod proto;
+mod query;
+mod schema;
+mod stats;
+mod terminal;
+mod watchers;
+mod wire;
+
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
-use http::{Request, StatusCode};
+use axum::routing::get;
+use http::{HeaderMap, Request, StatusCode};
 use sandshell_client::Client;
-use sandshell_client::types::Problem;
+use sandshell_client::types::{IsolationPolicy, Problem, SandboxId, SandboxState};
 use sandshell_compat::Lease;
 use tower::Service as _;
 
+pub use access::{Key, Opens, Signature};
+use control::Outside;
+use error::{Code, Fault};
+use watchers::Watchers;
+use wire::{Inside, Method, client_stream, server_stream, unary};
+
+/// The version of `envd` whose features are served.
+const ENVD_VERSION: &str = "0.6.13";
+
+/// The port of `envd`.
+pub const ENVD_PORT: u16 = 49983;
+
+/// The port of the code interpreter.
+pub const INTERPRETER_PORT: u16 = 49999;
+
+/// What a hub that speaks this dialect settles.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What access tokens are made with.
+    pub key: Key,
+    /// How well sandboxes must be isolated that are made through it.
+    pub isolation: IsolationPolicy,
+    /// The domain below which sandboxes have names.
+    pub domain: Option<String>,
+}
+
+/// Whom a request is for.
+#[derive(Debug, Clone)]
+pub enum Reach {
+    /// The hub.
+    Control,
+    /// A port of a sandbox.
+    Sandbox {
+        /// Which.
+        id: SandboxId,
+        /// Where it is in its life.
+        state: SandboxState,
+        /// The port.
+        port: u16,
+    },
+}
+
 /// Answers requests of the dialect.
 #[derive(Debug, Clone)]
-pub struct E2b(Router);
-
-impl Default for E2b {
-    fn default() -> Self {
-        Self::new()
-    }
+pub struct E2b {
+    settings: Settings,
+    control: Router,
+    envd: Router,
+    interpreter: Router,
+    watchers: Arc<Watchers>,
 }
 
 impl E2b {
     /// What answers with the rights of any caller.
     #[must_use]
-    pub fn new() -> Self {
-        Self(Router::new())
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            control: control::router(),
+            envd: envd(),
+            interpreter: interpreter::router(),
+            watchers: Arc::default(),
+        }
     }
 
-    /// A refusal of our own, in this dialect's form.
+    /// What access tokens are made with.
     #[must_use]
-    pub fn refuse(problem: Problem) -> Response {
-        let status = StatusCode::from_u16(problem.status);
-        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, axum::Json(problem)).into_response()
+    pub fn key(&self) -> &Key {
+        &self.settings.key
     }
 
-    /// Answers a request for the hub that this client reaches. What becomes a socket keeps the lease.
-    pub async fn answer(&self, hub: Client, lease: Lease, mut request: Request<Body>) -> Response {
-        request.extensions_mut().insert(hub);
+    /// A refusal of our own, in the form that a request with these headers gets.
+    #[must_use]
+    pub fn refuse(problem: Problem, path: &str, headers: &HeaderMap, inside: bool) -> Response {
+        if !inside {
+            return Fault::outside(problem).plain();
+        }
+        let fault = Fault::from(problem);
+        if is_call(path) {
+            wire::refuse(headers, &fault)
+        } else {
+            fault.plain()
+        }
+    }
+
+    /// Answers a request for the hub that this client reaches. What goes on keeps the lease.
+    pub async fn answer(
+        &self,
+        hub: Client,
+        reach: Reach,
+        lease: Lease,
+        mut request: Request<Body>,
+    ) -> Response {
+        let router = match reach {
+            Reach::Control => {
+                request.extensions_mut().insert(Outside {
+                    hub,
+                    settings: self.settings.clone(),
+                });
+                &self.control
+            }
+            Reach::Sandbox { id, state, port } => {
+                if let Some(fault) = not_running(state) {
+                    return if is_call(request.uri().path()) {
+                        wire::refuse(request.headers(), &fault)
+                    } else {
+                        fault.plain()
+                    };
+                }
+                request.extensions_mut().insert(Inside {
+                    sandbox: hub.sandbox(&id),
+                    id,
+                    watchers: Arc::clone(&self.watchers),
+                });
+                if port == INTERPRETER_PORT {
+                    &self.interpreter
+                } else {
+                    &self.envd
+                }
+            }
+        };
         request.extensions_mut().insert(lease);
-        match self.0.clone().call(request).await {
+        match router.clone().call(request).await {
             Ok(response) => response,
         }
     }
+}
+
+/// Whether a path is one of the Connect protocol.
+fn is_call(path: &str) -> bool {
+    path.starts_with("/process.Process/") || path.starts_with("/filesystem.Filesystem/")
+}
+
+/// Why nothing inside a sandbox in this state answers; one that is asleep wakes.
+fn not_running(state: SandboxState) -> Option<Fault> {
+    match state {
+        SandboxState::Creating | SandboxState::Ready | SandboxState::Asleep => None,
+        other => Some(Fault::gone(&format!("it is {}", other.name()))),
+    }
+}
+
+fn envd() -> Router {
+    use schema::{
+        CHANGES, EMPTY, FOUND, FOUND_MANY, LIST_DIR, LISTED, MOVE, OUTPUT, PATH, SELECTED,
+        SEND_INPUT, SEND_SIGNAL, START, STREAM_INPUT, UPDATE, WATCH, WATCHED, WATCHER,
+    };
+    let of = |asks, answers| Method { asks, answers };
+    let process = Router::new()
+        .route("/Start", server_stream(of(START, OUTPUT), process::start))
+        .route("/Connect", server_stream(of(SELECTED, OUTPUT), process::connect))
+        .route("/List", unary(of(EMPTY, LISTED), process::list))
+        .route("/Update", unary(of(UPDATE, EMPTY), process::update))
+        .route("/SendInput", unary(of(SEND_INPUT, EMPTY), process::send_input))
+        .route("/StreamInput", client_stream(of(STREAM_INPUT, EMPTY), process::stream_input))
+        .route("/CloseStdin", unary(of(SELECTED, EMPTY), process::close_stdin))
+        .route("/SendSignal", unary(of(SEND_SIGNAL, EMPTY), process::send_signal));
+    let filesystem = Router::new()
+        .route("/Stat", unary(of(PATH, FOUND), filesystem::stat))
+        .route("/MakeDir", unary(of(PATH, FOUND), filesystem::make_dir))
+        .route("/Move", unary(of(MOVE, FOUND), filesystem::relocate))
+        .route("/ListDir", unary(of(LIST_DIR, FOUND_MANY), filesystem::list_dir))
+        .route("/Remove", unary(of(PATH, EMPTY), filesystem::remove))
+        .route("/WatchDir", server_stream(of(WATCH, WATCHED), watchers::watch_dir))
+        .route("/CreateWatcher", unary(of(WATCH, WATCHER), watchers::create))
+        .route("/GetWatcherEvents", unary(of(WATCHER, CHANGES), watchers::events))
+        .route("/RemoveWatcher", unary(of(WATCHER, EMPTY), watchers::remove));
+    Router::new()
+        .nest("/process.Process", process)
+        .nest("/filesystem.Filesystem", filesystem)
+        .route("/health", get(|| async { StatusCode::NO_CONTENT.into_response() }))
+        .route("/metrics", get(stats::metrics))
+        .route("/envs", get(stats::envs))
+        .route("/files", get(files::read).post(files::write))
+        .fallback(|| async { Fault::new(Code::Unimplemented, "there is no such route").unary() })
 }

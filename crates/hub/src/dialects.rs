@@ -7,9 +7,11 @@
 //! |---|---|
 //! | `/cloudflare/{sandbox}/{token}/…` | that client sends no credential of ours: a token for this one sandbox stands in the path. It never appears in a log, and a wider one is refused: it would be seen by whatever sees addresses |
 //! | `/bridge/…`, `/daytona/…` | `Authorization: Bearer TOKEN` |
-//! | `/e2b/…` | `X-API-Key: TOKEN`, `X-Access-Token: TOKEN`; a prefix `e2b_` is taken off |
+//! | `/e2b/…` | `X-API-Key: TOKEN`, a prefix `e2b_` is taken off; inside of a sandbox a token for it alone: see `e2b` |
 //!
 //! What counts against the rate of a token are the calls of our API that a dialect makes for it.
+
+mod e2b;
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Uri, header};
 use sandshell_agent::parts::{ApiError, REQUEST_ID, Slot};
 use sandshell_compat::{Bridge, Cloudflare, Daytona, Lease};
-use sandshell_compat_e2b::E2b;
+use sandshell_compat_e2b::{E2b, Reach};
 use sandshell_types::{ErrorCode, Problem, SandboxId};
 
 use crate::edge::Edge;
@@ -55,11 +57,11 @@ impl Dialect {
     }
 
     /// A refusal, in its form.
-    fn refuse(self, problem: Problem) -> Response {
+    fn refuse(self, problem: Problem, asked: &e2b::Asked) -> Response {
         match self {
             Self::Cloudflare => Cloudflare::refuse(problem),
             Self::Bridge => Bridge::refuse(problem),
-            Self::E2b => E2b::refuse(problem),
+            Self::E2b => asked.refuse(problem),
             Self::Daytona => Daytona::refuse(problem),
         }
     }
@@ -88,12 +90,12 @@ pub(crate) struct Dialects {
 }
 
 impl Dialects {
-    pub(crate) fn new(on: &[Dialect]) -> Self {
+    pub(crate) fn new(on: &[Dialect], e2b: sandshell_compat_e2b::Settings) -> Self {
         Self {
             on: on.to_vec(),
             cloudflare: Cloudflare::new(),
             bridge: Bridge::new(),
-            e2b: E2b::new(),
+            e2b: E2b::new(e2b),
             daytona: Daytona::new(),
         }
     }
@@ -115,6 +117,13 @@ pub(crate) struct Asked {
 impl Asked {
     /// `None` for our own paths, and for those of a dialect that is off.
     pub(crate) fn of(uri: &Uri, dialects: &Dialects) -> Option<Self> {
+        if e2b::is_signed_file(uri) && dialects.on.contains(&Dialect::E2b) {
+            return Some(Self {
+                dialect: Dialect::E2b,
+                door: None,
+                rest: uri.clone(),
+            });
+        }
         let below = uri.path().strip_prefix('/')?;
         let (name, below) = below.split_once('/').unwrap_or((below, ""));
         let dialect = name.parse().ok().filter(|one| dialects.on.contains(one))?;
@@ -158,9 +167,10 @@ pub(crate) async fn answer(
     id: &HeaderValue,
 ) -> Response {
     let dialect = asked.dialect;
+    let form = e2b::Asked::of(&asked.rest, &request);
     let mut response = match translate(edge, asked, request).await {
         Ok(response) => response,
-        Err(refused) => dialect.refuse(refused.into_problem()),
+        Err(refused) => dialect.refuse(refused.into_problem(), &form),
     };
     // Failures have the form of the dialect.
     response.extensions_mut().insert(Forwarded);
@@ -176,12 +186,18 @@ async fn translate(
     edge.hub().browsers.check(&request)?;
     let (mut head, body) = request.into_parts();
     let dialects = &edge.hub().dialects;
+    let mut reach = Reach::Control;
     let (token, sandbox) = match &asked.door {
         Some(door) => {
             let (token, sandbox) = door.open(edge)?;
             (token, Some(sandbox))
         }
-        None => (shown(edge, asked.dialect, &head.headers)?, None),
+        None if asked.dialect == Dialect::E2b => {
+            let (token, wanted) = e2b::admit(edge, &asked.rest, &head)?;
+            reach = wanted;
+            (token, None)
+        }
+        None => (edge.hub().tokens.of(&head.headers).ok_or_else(no_token)?, None),
     };
     let tunnels = &edge.hub().tunnels;
     let slot = head.extensions.get::<Slot>().cloned();
@@ -200,7 +216,7 @@ async fn translate(
     Ok(match asked.dialect {
         Dialect::Cloudflare => dialects.cloudflare.answer(client, lease, request).await,
         Dialect::Bridge => dialects.bridge.answer(client, lease, request).await,
-        Dialect::E2b => dialects.e2b.answer(client, lease, request).await,
+        Dialect::E2b => dialects.e2b.answer(client, reach, lease, request).await,
         Dialect::Daytona => dialects.daytona.answer(client, lease, request).await,
     })
 }
@@ -229,29 +245,12 @@ impl Door {
     }
 }
 
-/// The token that the headers of a request show, in the way of a dialect.
-fn shown(edge: &Edge, dialect: Dialect, headers: &HeaderMap) -> Result<Arc<Token>, ApiError> {
-    let token = if dialect == Dialect::E2b {
-        let keys = ["x-api-key", "x-access-token"].into_iter();
-        let key = keys.filter_map(|name| headers.get(name)).next();
-        let key = key.map(|key| {
-            key.as_bytes()
-                .strip_prefix(b"e2b_")
-                .unwrap_or(key.as_bytes())
-        });
-        key.and_then(|key| by_secret(edge, key))
-    } else {
-        edge.hub().tokens.of(headers)
-    };
-    token.ok_or_else(|| {
-        ApiError::new(
-            ErrorCode::Unauthorized,
-            "there is no token that is a right one",
-        )
-        .hint(
-            "The API key of the client is a token of this hub; `sandshell token create` makes one.",
-        )
-    })
+fn no_token() -> ApiError {
+    ApiError::new(
+        ErrorCode::Unauthorized,
+        "there is no token that is a right one",
+    )
+    .hint("The API key of the client is a token of this hub; `sandshell token create` makes one.")
 }
 
 /// The token with a secret.
@@ -265,9 +264,18 @@ fn by_secret(edge: &Edge, secret: &[u8]) -> Option<Arc<Token>> {
 mod tests {
     use super::*;
 
+    fn of(on: &[Dialect]) -> Dialects {
+        let settings = sandshell_compat_e2b::Settings {
+            key: sandshell_compat_e2b::Key::new(*b"key"),
+            isolation: sandshell_types::IsolationPolicy::Strict,
+            domain: None,
+        };
+        Dialects::new(on, settings)
+    }
+
     #[test]
     fn a_path_is_taken_apart_and_its_token_not_shown() {
-        let all = Dialects::new(&Dialect::ALL);
+        let all = of(&Dialect::ALL);
         let of = |text: &str| Asked::of(&Uri::try_from(text).unwrap(), &all);
         let asked = of("/cloudflare/box/sk_secret/api/execute?a=b").unwrap();
         let door = asked.door.as_ref().unwrap();
@@ -280,6 +288,10 @@ mod tests {
         assert_eq!(of("/cloudflare/box/t").unwrap().rest.to_string(), "/");
         assert!(of("/cloudflare/box").is_none());
         assert!(of("/v1/sandboxes").is_none());
+        assert!(of("/files?path=a").is_none());
+        let signed = of("/files?path=a&signature=v1_x").unwrap();
+        assert_eq!(signed.dialect, Dialect::E2b);
+        assert!(!signed.shown().to_string().contains("v1_x"));
         let bridge = of("/bridge/v1/sandbox/a/exec").unwrap();
         assert_eq!(bridge.dialect, Dialect::Bridge);
         assert_eq!(bridge.rest.to_string(), "/v1/sandbox/a/exec");
@@ -288,10 +300,11 @@ mod tests {
 
     #[test]
     fn a_dialect_that_is_off_has_no_paths() {
-        let few = Dialects::new(&[Dialect::Bridge]);
+        let few = of(&[Dialect::Bridge]);
         let of = |text: &str| Asked::of(&Uri::try_from(text).unwrap(), &few);
         assert!(of("/bridge/v1/health").is_some());
         assert!(of("/cloudflare/box/t/api").is_none());
         assert!(of("/e2b/sandboxes").is_none());
+        assert!(of("/files?path=a&signature=v1_x").is_none());
     }
 }

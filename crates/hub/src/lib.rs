@@ -55,7 +55,9 @@ use sandshell_agent::parts::{
     serve_connections, told_to_end, write_ready_file,
 };
 use sandshell_agent::{Listen, Origin, Token, TokenError};
+use sandshell_compat_e2b::Key;
 use sandshell_mcp::HttpService;
+use sandshell_types::IsolationPolicy;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -124,6 +126,8 @@ pub struct HubOptions {
     pub warm: usize,
     /// The services whose clients are served.
     pub dialects: Vec<Dialect>,
+    /// How well sandboxes must be isolated that are made by a client of another service, which cannot say.
+    pub dialect_isolation: IsolationPolicy,
     /// Whether sandboxes end with the hub.
     pub destroy_on_exit: bool,
 }
@@ -257,6 +261,12 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
         source,
     })?;
     let secret = admin_token(&options, &state_dir)?;
+    let e2b = sandshell_compat_e2b::Settings {
+        // Kept, so that access tokens outlive the hub.
+        key: Key::new(Token::from_file(&state_dir.path().join("e2b-key"))?.reveal()),
+        isolation: options.dialect_isolation,
+        domain: None,
+    };
     let images = Images::open(state_dir.path()).map_err(ServeError::Images)?;
     let images = Arc::new(images);
     let backend = LocalBackend::new(state_dir.path(), Arc::clone(&images));
@@ -305,7 +315,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
             shutdown: shutdown.clone(),
         },
         mcp: mcp::service(&address, shutdown.clone()),
-        dialects: Dialects::new(&options.dialects),
+        dialects: Dialects::new(&options.dialects, e2b),
     });
     let told = told_to_end().map_err(ServeError::Signals)?;
     let server = tokio::spawn(serve_connections(

@@ -1,0 +1,147 @@
+//! Who asks in E2B's way, and for what.
+//!
+//! | what it shows | what it opens |
+//! |---|---|
+//! | `X-API-Key` with a token of the hub, or the same as a bearer | the control plane; with `E2b-Sandbox-Id` that sandbox |
+//! | `X-Access-Token` or `E2B-Traffic-Access-Token` with the access token of a sandbox, and its id | that sandbox |
+//! | `signature` of a file in the query of `/files` | that file of the sandbox whose access token signed it |
+//!
+//! Whether a sandbox is there is told to nobody who has no right to it. The address of a signed file that
+//! their clients make has neither our path nor the sandbox in it: then the signature itself tells which it is.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::request::Parts;
+use http::{HeaderMap, Request, Uri};
+use sandshell_agent::parts::ApiError;
+use sandshell_compat_e2b::{E2b, ENVD_PORT, Reach, Signature};
+use sandshell_types::{ErrorCode, Problem};
+use tokio_util::sync::CancellationToken;
+
+use super::{by_secret, no_token};
+use crate::edge::Edge;
+use crate::sandbox::Sandbox;
+use crate::tokens::Token;
+
+const SANDBOX_ID: &str = "e2b-sandbox-id";
+const SANDBOX_PORT: &str = "e2b-sandbox-port";
+const FILES: &str = "/files";
+
+/// What the form of a refusal depends on.
+pub(super) struct Asked {
+    path: String,
+    headers: HeaderMap,
+}
+
+impl Asked {
+    pub(super) fn of(rest: &Uri, request: &Request<Body>) -> Self {
+        Self {
+            path: rest.path().to_owned(),
+            headers: request.headers().clone(),
+        }
+    }
+
+    pub(super) fn refuse(&self, problem: Problem) -> Response {
+        let inside = self.headers.contains_key(SANDBOX_ID) || self.path == FILES;
+        E2b::refuse(problem, &self.path, &self.headers, inside)
+    }
+}
+
+/// Whether an address is that of a signed file, as their clients make it.
+pub(super) fn is_signed_file(uri: &Uri) -> bool {
+    let signed = |query: &str| query.split('&').any(|pair| pair.starts_with("signature="));
+    uri.path() == FILES && uri.query().is_some_and(signed)
+}
+
+/// Lets a request in: with whose rights it comes, and what it is for.
+pub(super) fn admit(
+    edge: &Edge,
+    rest: &Uri,
+    head: &Parts,
+) -> Result<(Arc<Token>, Reach), ApiError> {
+    let shown = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+    let id = shown(SANDBOX_ID);
+    if is_signed_file(rest) {
+        let sandbox = signer(edge, rest, head, id)?;
+        return Ok((right_to(&sandbox), at(&sandbox, ENVD_PORT)));
+    }
+    let Some(id) = id else {
+        let key = shown("x-api-key").and_then(|key| by_key(edge, key));
+        let token = key.or_else(|| edge.hub().tokens.of(&head.headers));
+        return Ok((token.ok_or_else(no_token)?, Reach::Control));
+    };
+    let port = match shown(SANDBOX_PORT).map(str::parse) {
+        None => ENVD_PORT,
+        Some(Ok(port)) => port,
+        Some(Err(_)) => {
+            let detail = "the port of the sandbox is none";
+            return Err(ApiError::new(ErrorCode::InvalidRequest, detail));
+        }
+    };
+    let keys = ["x-access-token", "e2b-traffic-access-token", "x-api-key"];
+    for key in keys.into_iter().filter_map(shown) {
+        if let Some(opens) = edge.hub().dialects.e2b.key().opens(id, key) {
+            let sandbox = edge.hub().registry.any_live(id);
+            let sandbox = sandbox.filter(|sandbox| opens.is(&sandbox.record()));
+            let sandbox = sandbox.ok_or_else(|| gone(id))?;
+            return Ok((right_to(&sandbox), at(&sandbox, port)));
+        }
+        if let Some(token) = by_key(edge, key) {
+            let sandbox = edge.hub().registry.live(id, &token)?;
+            return Ok((token, at(&sandbox, port)));
+        }
+    }
+    Err(no_token())
+}
+
+/// The token that is an API key.
+fn by_key(edge: &Edge, key: &str) -> Option<Arc<Token>> {
+    by_secret(edge, key.strip_prefix("e2b_").unwrap_or(key).as_bytes())
+}
+
+fn gone(id: &str) -> ApiError {
+    ApiError::new(ErrorCode::SandboxGone, format!("the sandbox {id:?} is gone"))
+}
+
+/// The right to use a sandbox, for as long as a request lasts.
+fn right_to(sandbox: &Sandbox) -> Arc<Token> {
+    Token::for_sandbox(sandbox.id().clone(), CancellationToken::new())
+}
+
+fn at(sandbox: &Sandbox, port: u16) -> Reach {
+    Reach::Sandbox {
+        id: sandbox.id().clone(),
+        state: sandbox.state(),
+        port,
+    }
+}
+
+/// The sandbox that signed a request for a file.
+fn signer(
+    edge: &Edge,
+    rest: &Uri,
+    head: &Parts,
+    id: Option<&str>,
+) -> Result<Sandbox, ApiError> {
+    let signature = Signature::of(&head.method, rest.query().unwrap_or_default());
+    let signature = signature.ok_or_else(no_token)?;
+    let hub = edge.hub();
+    let candidates = match id {
+        Some(id) => hub.registry.any_live(id).into_iter().collect(),
+        None => hub.registry.all_live(),
+    };
+    let key = hub.dialects.e2b.key();
+    let signed = |sandbox: &Sandbox| key.signed(&sandbox.record(), &signature);
+    let sandbox = candidates.into_iter().find(signed).ok_or_else(|| {
+        ApiError::new(ErrorCode::Unauthorized, "the signature is not a right one")
+    })?;
+    if !signature.is_in_time() {
+        return Err(ApiError::new(
+            ErrorCode::Unauthorized,
+            "the signature has expired",
+        ));
+    }
+    Ok(sandbox)
+}
