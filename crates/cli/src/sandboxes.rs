@@ -170,10 +170,7 @@ impl CreateArguments {
             network,
             secrets: Vec::new(),
             isolation: self.isolation.map(|policy| IsolationSpec {
-                policy: match policy {
-                    Isolation::Strict => IsolationPolicy::Strict,
-                    Isolation::BestEffort => IsolationPolicy::BestEffort,
-                },
+                policy: policy.into(),
                 require: Vec::new(),
             }),
             idle_timeout_ms: self.idle,

@@ -11,10 +11,11 @@ mod record;
 use std::collections::BTreeMap;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Extension, Path};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use jiff::Timestamp;
 use sandshell_client::types::{
     ErrorCode, ImageName, IsolationSpec, NetworkMode, NetworkSpec, OnIdle, SandboxId, SandboxPatch,
@@ -24,6 +25,7 @@ use sandshell_client::{Client, ClientError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::drain::drain;
 use crate::error::{Code, Fault};
 use crate::json::Json;
 use crate::{Settings, stats};
@@ -55,7 +57,10 @@ pub(crate) struct Outside {
 }
 
 pub(crate) fn router() -> Router {
-    let absent = || async { Fault::new(Code::Unimplemented, ABSENT) };
+    let absent = |request: Request<Body>| async {
+        drain(request.into_body()).await;
+        Fault::new(Code::Unimplemented, ABSENT)
+    };
     Router::new()
         .route("/", get(|| async { "Sandshell speaks the API of E2B here.\n" }))
         .route("/health", get(|| async { "OK" }))
@@ -337,6 +342,7 @@ async fn resume(
 async fn pause(
     Extension(asks): Extension<Outside>,
     Path(id): Path<String>,
+    Json(_): Json<Value>,
 ) -> Result<Response, Fault> {
     let record = live(&asks.hub, &id).await?;
     if record.state == SandboxState::Paused {

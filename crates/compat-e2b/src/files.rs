@@ -1,6 +1,7 @@
 //! Files over plain HTTP: read with ranges and conditions, written as they arrive.
 
 use std::io::{self, Write as _};
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Extension;
@@ -8,14 +9,18 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use flate2::write::GzDecoder;
 use futures_util::{Stream, StreamExt as _};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, header};
+use http_body_util::BodyExt as _;
 use sandshell_client::types::{ErrorCode, FileEntry};
 use sandshell_client::{Client, ClientError, FileQuery, WriteOptions};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
+use crate::drain::drain;
 use crate::error::{Code, Fault};
 use crate::filesystem::query;
+use crate::path;
 use crate::query::value;
 use crate::wire::{Inside, named};
 
@@ -121,8 +126,30 @@ pub(crate) async fn write(
     Extension(inside): Extension<Inside>,
     request: Request<Body>,
 ) -> Result<Response, Fault> {
-    let target = Target::of(request.uri().query());
     let (head, body) = request.into_parts();
+    let (body, rest) = shared(body);
+    let written = taken(&inside, &head, body).await;
+    if written.is_err() {
+        drain(rest).await;
+    }
+    Ok(axum::Json(written?).into_response())
+}
+
+/// A body whose rest can be read by another when its reader gave up.
+fn shared(body: Body) -> (Body, Body) {
+    let body = Arc::new(Mutex::new(body));
+    let half = |body: Arc<Mutex<Body>>| {
+        Body::from_stream(futures_util::stream::unfold(body, |body| async move {
+            let frame = body.lock().await.frame().await?;
+            let piece = frame.map(|frame| frame.into_data().unwrap_or_default());
+            Some((piece, body))
+        }))
+    };
+    (half(Arc::clone(&body)), half(body))
+}
+
+async fn taken(inside: &Inside, head: &Parts, body: Body) -> Result<Vec<Value>, Fault> {
+    let target = Target::of(head.uri.query());
     let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
     if head.headers.keys().any(|name| name.as_str().starts_with("x-metadata-")) {
         return Err(Fault::new(
@@ -151,7 +178,7 @@ pub(crate) async fn write(
             "a file comes as multipart/form-data or application/octet-stream",
         ));
     };
-    Ok(axum::Json(written).into_response())
+    Ok(written)
 }
 
 async fn upload(
@@ -234,7 +261,7 @@ fn unpacked(
 }
 
 fn shown(entry: &FileEntry) -> Value {
-    json!({"name": entry.name, "path": entry.path, "type": "file"})
+    json!({"name": entry.name, "path": path::shown(&entry.path), "type": "file"})
 }
 
 #[cfg(test)]

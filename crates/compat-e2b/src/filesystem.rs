@@ -68,26 +68,26 @@ pub(crate) async fn stat(call: Call, asked: At) -> Result<Value, Fault> {
 /// An entry in their words. What a link is, is what it leads to.
 pub(crate) async fn shown(call: &Call, entry: FileEntry) -> Value {
     let link = entry.kind == FileKind::Symlink;
-    let target = if link {
+    let leads_to = if link {
         let query = FileQuery {
             path_base64: entry.path_base64.clone(),
             user: call.user.clone(),
             ..FileQuery::new(entry.path.clone())
         };
-        call.sandbox.stat_file(&query, true).await.ok()
+        let followed = call.sandbox.stat_file(&query, true).await;
+        followed.map_or(entry.kind, |followed| followed.kind)
     } else {
-        None
+        entry.kind
     };
-    let kind = target.as_ref().map_or(entry.kind, |target| target.kind);
     let mut shown = json!({
         "name": entry.name,
-        "type": match kind {
+        "type": match leads_to {
             FileKind::File => "FILE_TYPE_FILE",
             FileKind::Directory => "FILE_TYPE_DIRECTORY",
             FileKind::Symlink => "FILE_TYPE_SYMLINK",
             _ => "FILE_TYPE_UNSPECIFIED",
         },
-        "path": entry.path,
+        "path": path::shown(&entry.path),
         // Numbers that may be longer than those of JavaScript are text.
         "size": entry.size.to_string(),
         "mode": entry.mode.bits() & 0o777,
@@ -99,8 +99,8 @@ pub(crate) async fn shown(call: &Call, entry: FileEntry) -> Value {
         "isSymlink": link,
     });
     if link {
-        let to = target.map(|target| target.path).or(entry.link_target);
-        shown["symlinkTarget"] = to.unwrap_or_default().into();
+        let to = entry.link_target.unwrap_or_default();
+        shown["symlinkTarget"] = path::led_to(&entry.path, &to).into();
     }
     shown
 }

@@ -14,6 +14,7 @@
 
 mod access;
 mod control;
+mod drain;
 mod error;
 mod files;
 mod filesystem;
@@ -35,13 +36,14 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderValue, Request, StatusCode, header};
 use sandshell_client::Client;
 use sandshell_client::types::{IsolationPolicy, Problem, SandboxId, SandboxState};
 use sandshell_compat::Lease;
 use tower::Service as _;
 
 pub use access::{Key, Opens, Signature};
+pub use drain::drain;
 use control::Outside;
 use error::{Code, Fault};
 use watchers::Watchers;
@@ -112,15 +114,20 @@ impl E2b {
         &self.settings.key
     }
 
-    /// A refusal of our own, in the form that a request with these headers gets.
+    /// A refusal of our own, in the form that a request for this path with this content gets.
     #[must_use]
-    pub fn refuse(problem: Problem, path: &str, headers: &HeaderMap, inside: bool) -> Response {
+    pub fn refuse(
+        problem: Problem,
+        path: &str,
+        content_type: Option<&HeaderValue>,
+        inside: bool,
+    ) -> Response {
         if !inside {
             return Fault::outside(problem).plain();
         }
         let fault = Fault::from(problem);
         if is_call(path) {
-            wire::refuse(headers, &fault)
+            wire::refuse(content_type, &fault)
         } else {
             fault.plain()
         }
@@ -144,8 +151,10 @@ impl E2b {
             }
             Reach::Sandbox { id, state, port } => {
                 if let Some(fault) = not_running(state) {
-                    return if is_call(request.uri().path()) {
-                        wire::refuse(request.headers(), &fault)
+                    let (head, body) = request.into_parts();
+                    drain(body).await;
+                    return if is_call(head.uri.path()) {
+                        wire::refuse(head.headers.get(header::CONTENT_TYPE), &fault)
                     } else {
                         fault.plain()
                     };

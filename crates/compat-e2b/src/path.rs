@@ -16,6 +16,27 @@ pub(crate) fn of(path: &str, user: Option<&str>) -> String {
     }
 }
 
+/// A path of theirs, of one of ours: without the dots that stand for nothing.
+pub(crate) fn shown(path: &str) -> String {
+    let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
+    format!("/{}", parts.collect::<Vec<_>>().join("/"))
+}
+
+/// Where a link at a path leads, by what is written in it.
+pub(crate) fn led_to(link: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    let above = link.rsplit_once('/').map_or("", |(above, _)| above);
+    let start = if target.starts_with('/') { "" } else { above };
+    for part in start.split('/').chain(target.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            name => parts.push(name),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,5 +55,11 @@ mod tests {
         ] {
             assert_eq!(of(path, user), right, "{path} {user:?}");
         }
+        assert_eq!(shown("/home/user/."), "/home/user");
+        assert_eq!(shown("/home//a/./.b/"), "/home/a/.b");
+        assert_eq!(shown("/"), "/");
+        assert_eq!(led_to("/a/b/link", "../c"), "/a/c");
+        assert_eq!(led_to("/a/b/link", "/x/./y"), "/x/y");
+        assert_eq!(led_to("/link", "../../y"), "/y");
     }
 }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Code, Fault};
 use crate::filesystem::{query, shown};
+use crate::path;
 use crate::wire::{Call, Feed, before};
 
 /// Watchers of one sandbox; one more takes the place of the oldest.
@@ -121,11 +122,22 @@ async fn request_of(call: &Call, asked: &Watch) -> Result<(ChangesRequest, Strin
         recursive: Some(asked.recursive),
         ..ChangesRequest::default()
     };
-    Ok((request, entry.path))
+    Ok((request, path::shown(&entry.path)))
 }
 
-/// A change in their words: a move is two.
+/// What a file that is to take the place of another is called meanwhile.
+const UNFINISHED: &str = ".sandshell-";
+
+/// A change in their words: a move is two. A file that took the place of another was written.
 async fn told(call: &Call, change: &FileEvent, root: &str, include_entry: bool) -> Vec<Value> {
+    let unfinished = |path: &str| {
+        let name = path.rsplit('/').next();
+        name.is_some_and(|name| name.starts_with(UNFINISHED))
+    };
+    if unfinished(&change.path) {
+        return Vec::new();
+    }
+    let replaced = change.from.as_deref().is_some_and(unfinished);
     let event = |kind: &str, path: &str| {
         let name = path.strip_prefix(root).unwrap_or(path);
         json!({"name": name.trim_start_matches('/'), "type": kind})
@@ -133,6 +145,7 @@ async fn told(call: &Call, change: &FileEvent, root: &str, include_entry: bool) 
     let mut events = match change.change {
         FileChange::Created => vec![event("EVENT_TYPE_CREATE", &change.path)],
         FileChange::Modified => vec![event("EVENT_TYPE_WRITE", &change.path)],
+        FileChange::Moved if replaced => vec![event("EVENT_TYPE_WRITE", &change.path)],
         FileChange::Removed => vec![event("EVENT_TYPE_REMOVE", &change.path)],
         FileChange::Attributes => vec![event("EVENT_TYPE_CHMOD", &change.path)],
         FileChange::Moved => {

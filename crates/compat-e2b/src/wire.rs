@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::drain::drain;
 use crate::error::{Code, Fault};
 use crate::proto;
 use crate::schema::Message;
@@ -152,8 +153,8 @@ enum Content {
 }
 
 impl Content {
-    fn of(headers: &HeaderMap) -> Option<Self> {
-        let shown = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    fn of(shown: Option<&HeaderValue>) -> Option<Self> {
+        let shown = shown?.to_str().ok()?;
         match shown.split(';').next()?.trim() {
             "application/json" => Some(Self::Unary(Codec::Json)),
             "application/proto" => Some(Self::Unary(Codec::Binary)),
@@ -173,9 +174,13 @@ impl Content {
     }
 }
 
+fn content(headers: &HeaderMap) -> Option<Content> {
+    Content::of(headers.get(header::CONTENT_TYPE))
+}
+
 /// A failure before a handler was asked, in the form that the kind of the request has.
-pub(crate) fn refuse(headers: &HeaderMap, fault: &Fault) -> Response {
-    match Content::of(headers) {
+pub(crate) fn refuse(content_type: Option<&HeaderValue>, fault: &Fault) -> Response {
+    match Content::of(content_type) {
         Some(Content::Stream(codec)) => framed(codec, Bytes::new(), Err(fault)),
         _ => fault.unary(),
     }
@@ -213,13 +218,14 @@ where
     post(move |request: Request<Body>| async move {
         let (head, body) = request.into_parts();
         let answer = async {
-            let Some(Content::Unary(codec)) = Content::of(&head.headers) else {
+            // Read in any case, so that the connection can be used again.
+            let bytes = to_bytes(body, LARGEST).await.map_err(|_| too_large())?;
+            let Some(Content::Unary(codec)) = content(&head.headers) else {
                 return Err(wrong_content());
             };
             encoded(&head.headers)?;
             let inside = head.extensions.get::<Inside>().ok_or_else(nowhere)?;
             let call = Call::of(inside, &head.headers)?;
-            let bytes = to_bytes(body, LARGEST).await.map_err(|_| too_large())?;
             let value = handler(call, codec.read(&bytes, method.asks)?).await?;
             let kind = [(header::CONTENT_TYPE, Content::Unary(codec).as_header())];
             Ok((kind, codec.write(&value, method.answers)).into_response())
@@ -249,13 +255,14 @@ where
     post(move |request: Request<Body>| async move {
         let (head, body) = request.into_parts();
         let begun = async {
-            let Some(Content::Stream(codec)) = Content::of(&head.headers) else {
+            let bytes = to_bytes(body, LARGEST).await.map_err(|_| too_large())?;
+            let Some(Content::Stream(codec)) = content(&head.headers) else {
                 return Err(wrong_content());
             };
             encoded(&head.headers)?;
             let inside = head.extensions.get::<Inside>().ok_or_else(nowhere)?;
             let call = Call::of(inside, &head.headers)?;
-            let mut inbox = Inbox::new(body, codec, method.asks);
+            let mut inbox = Inbox::new(bytes.into(), codec, method.asks);
             let asked = inbox.next().await?;
             let asked = asked.ok_or_else(|| Fault::invalid("there is no message"))?;
             let (sender, receiver) = mpsc::channel(WAITING);
@@ -282,7 +289,7 @@ where
             Ok((kind, Body::from_stream(envelopes)).into_response())
         };
         let begun = begun.await;
-        begun.unwrap_or_else(|fault| refuse(&head.headers, &fault))
+        begun.unwrap_or_else(|fault| refuse(head.headers.get(header::CONTENT_TYPE), &fault))
     })
 }
 
@@ -298,7 +305,8 @@ where
 {
     post(move |request: Request<Body>| async move {
         let (head, body) = request.into_parts();
-        let Some(Content::Stream(codec)) = Content::of(&head.headers) else {
+        let Some(Content::Stream(codec)) = content(&head.headers) else {
+            drain(body).await;
             return wrong_content().unary();
         };
         let answer = async {

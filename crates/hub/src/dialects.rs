@@ -167,7 +167,7 @@ pub(crate) async fn answer(
     id: &HeaderValue,
 ) -> Response {
     let dialect = asked.dialect;
-    let form = e2b::Asked::of(&asked.rest, &request);
+    let form = e2b::Asked::of(&asked.rest, request.headers());
     let mut response = match translate(edge, asked, request).await {
         Ok(response) => response,
         Err(refused) => dialect.refuse(refused.into_problem(), &form),
@@ -193,7 +193,13 @@ async fn translate(
             (token, Some(sandbox))
         }
         None if asked.dialect == Dialect::E2b => {
-            let (token, wanted) = e2b::admit(edge, &asked.rest, &head)?;
+            let (token, wanted) = match e2b::admit(edge, &asked.rest, &head) {
+                Ok(admitted) => admitted,
+                Err(refused) => {
+                    sandshell_compat_e2b::drain(body).await;
+                    return Err(refused);
+                }
+            };
             reach = wanted;
             (token, None)
         }

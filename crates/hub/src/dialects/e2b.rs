@@ -11,10 +11,9 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::response::Response;
 use http::request::Parts;
-use http::{HeaderMap, Request, Uri};
+use http::{HeaderMap, HeaderValue, Uri, header};
 use sandshell_agent::parts::ApiError;
 use sandshell_compat_e2b::{E2b, ENVD_PORT, Reach, Signature};
 use sandshell_types::{ErrorCode, Problem};
@@ -32,20 +31,21 @@ const FILES: &str = "/files";
 /// What the form of a refusal depends on.
 pub(super) struct Asked {
     path: String,
-    headers: HeaderMap,
+    content_type: Option<HeaderValue>,
+    inside: bool,
 }
 
 impl Asked {
-    pub(super) fn of(rest: &Uri, request: &Request<Body>) -> Self {
+    pub(super) fn of(rest: &Uri, headers: &HeaderMap) -> Self {
         Self {
             path: rest.path().to_owned(),
-            headers: request.headers().clone(),
+            content_type: headers.get(header::CONTENT_TYPE).cloned(),
+            inside: headers.contains_key(SANDBOX_ID) || rest.path() == FILES,
         }
     }
 
     pub(super) fn refuse(&self, problem: Problem) -> Response {
-        let inside = self.headers.contains_key(SANDBOX_ID) || self.path == FILES;
-        E2b::refuse(problem, &self.path, &self.headers, inside)
+        E2b::refuse(problem, &self.path, self.content_type.as_ref(), self.inside)
     }
 }
 

@@ -1,0 +1,191 @@
+"""The wire itself: bad input in every form, and binary messages, which the published clients never send."""
+
+import base64
+import http.client
+import json
+import os
+import struct
+import sys
+import urllib.parse
+
+from connectrpc.code import Code
+from e2b import Sandbox
+from e2b.envd.filesystem import filesystem_pb
+from e2b.envd.process import process_pb
+from protobuf import Oneof
+
+BASE = urllib.parse.urlsplit(os.environ["E2B_API_URL"])
+KEY = {"X-API-Key": os.environ["E2B_API_KEY"]}
+JSON = {"Content-Type": "application/json"}
+STREAM = {"Content-Type": "application/connect+json"}
+PROTO = {"Content-Type": "application/proto"}
+PROTO_STREAM = {"Content-Type": "application/connect+proto"}
+
+
+def ask(method, path, headers=None, body=None):
+    connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=30)
+    connection.request(method, BASE.path + path, body, headers or {})
+    reply = connection.getresponse()
+    return reply.status, dict(reply.headers), reply.read()
+
+
+def envelope(message, flags=0):
+    return struct.pack(">BI", flags, len(message)) + message
+
+
+def envelopes(body):
+    while body:
+        flags, length = struct.unpack(">BI", body[:5])
+        yield flags, body[5 : 5 + length]
+        body = body[5 + length :]
+
+
+def refused(reply, status, code=None):
+    """Plain failures have the status as their code, calls a word."""
+    got, _, body = reply
+    body = json.loads(body)
+    assert got == status and body["code"] == (code or status) and body["message"], reply
+    if code:
+        Code(code)
+
+
+def broken(reply, code):
+    """A stream tells its failure at its end."""
+    status, headers, body = reply
+    assert status == 200 and headers["content-type"].startswith("application/connect+"), reply
+    flags, end = list(envelopes(body))[-1]
+    assert flags == 2 and json.loads(end)["error"]["code"] == code, reply
+
+
+def control():
+    refused(ask("GET", "/sandboxes"), 401)
+    refused(ask("GET", "/sandboxes", {"X-API-Key": "e2b_sk_wrong"}), 401)
+    refused(ask("POST", "/v2/sandboxes", {"X-API-Key": "e2b_wrong"}, b"{}"), 401)
+    for body in (b"{", b"[]", b"{}", b'{"templateID": 5}', b'{"templateID": "base", "timeout": -1}',
+                 b'{"templateID": "base", "timeout": 0}', b'{"templateID": "base", "timeout": 1e30}',
+                 b'{"templateID": "base", "metadata": {"a": 1}}', b"\xff\xfe", b'{"templateID": "base", "mcp": {}}',
+                 b'{"templateID": "base", "envVars": {"A=B": "x"}}',
+                 b'{"templateID": "base", "network": {"denyOut": ["10.0.0.0/8"]}}'):
+        refused(ask("POST", "/v2/sandboxes", KEY | JSON, body), 400)
+    refused(ask("POST", "/v2/sandboxes", KEY | JSON, b'{"templateID": "../etc"}'), 404)
+    refused(ask("GET", "/sandboxes/none", KEY), 404)
+    refused(ask("DELETE", "/sandboxes/%00%2e%2e", KEY), 404)
+    refused(ask("GET", "/v2/sandboxes?limit=0", KEY), 400)
+    refused(ask("GET", "/v2/sandboxes?state=gone", KEY), 400)
+    refused(ask("GET", "/v2/sandboxes?nextToken=x", KEY), 400)
+    refused(ask("GET", "/templates", KEY), 501)
+    refused(ask("POST", "/sandboxes/none/snapshots", KEY, b"{}"), 501)
+
+
+def inside(sandbox):
+    token = sandbox._envd_access_token
+    here = {"E2b-Sandbox-Id": sandbox.sandbox_id, "X-Access-Token": token}
+    start, stat = "/process.Process/Start", "/filesystem.Filesystem/Stat"
+    wrong = here | {"X-Access-Token": token[:-1] + ("0" if token[-1] != "0" else "1")}
+    other = here | {"E2b-Sandbox-Id": "sb-other"}
+    for headers in (wrong, other, {"E2b-Sandbox-Id": sandbox.sandbox_id}):
+        refused(ask("POST", stat, headers | JSON, b"{}"), 401, "unauthenticated")
+        broken(ask("POST", start, headers | STREAM, envelope(b"{}")), "unauthenticated")
+        refused(ask("GET", "/files?path=/etc/hostname", headers), 401)
+        refused(ask("GET", "/health", headers), 401)
+        refused(ask("POST", "/execute", headers | {"E2b-Sandbox-Port": "49999"} | JSON, b"{}"), 401)
+    refused(ask("POST", stat, here | JSON, b"{"), 400, "invalid_argument")
+    refused(ask("POST", stat, here | JSON, b'{"path": 5}'), 400, "invalid_argument")
+    refused(ask("POST", stat, here | JSON, b'{"path": "a\\u0000b"}'), 400, "invalid_argument")
+    refused(ask("POST", stat, here | {"Content-Type": "text/plain"}, b"{}"), 400, "invalid_argument")
+    refused(ask("POST", stat, here | JSON | {"Content-Encoding": "gzip"}, b"{}"), 501, "unimplemented")
+    refused(ask("POST", stat, here | JSON | {"Authorization": "Basic !"}, b"{}"), 401, "unauthenticated")
+    refused(ask("POST", stat, here | PROTO, b"\x0a\x05ab"), 400, "invalid_argument")
+    refused(ask("POST", "/process.Process/Nothing", here | JSON, b"{}"), 501, "unimplemented")
+    refused(ask("POST", "/process.Process/SendSignal", here | JSON,
+                b'{"process": {"pid": 1}, "signal": "SIGNAL_SIGKILL"}'), 404, "not_found")
+    refused(ask("POST", "/process.Process/SendInput", here | JSON,
+                b'{"process": {}, "input": {"stdin": "!"}}'), 400, "invalid_argument")
+    broken(ask("POST", start, here | STREAM, b""), "invalid_argument")
+    broken(ask("POST", start, here | STREAM, b"\0\0\0"), "invalid_argument")
+    broken(ask("POST", start, here | STREAM, envelope(b"{")), "invalid_argument")
+    broken(ask("POST", start, here | STREAM, envelope(b"{}")), "invalid_argument")
+    broken(ask("POST", start, here | STREAM, envelope(b"{}", flags=1)), "unimplemented")
+    broken(ask("POST", start, here | STREAM, b"\0\xff\xff\xff\xff{}"), "invalid_argument")
+    broken(ask("POST", start, here | STREAM, envelope(b'{"process": {"cmd": "/nowhere"}}')), "invalid_argument")
+    broken(ask("POST", "/process.Process/StreamInput", here | STREAM,
+               envelope(b'{"data": {"input": {"stdin": ""}}}')), "invalid_argument")
+    refused(ask("GET", "/files", here), 400)
+    refused(ask("GET", "/files?path=none", here), 404)
+    refused(ask("POST", "/files?path=a", here, b"x"), 400)
+    refused(ask("POST", "/files", here | {"Content-Type": "application/octet-stream"}, b"x"), 400)
+    form = here | {"Content-Type": "multipart/form-data; boundary=x"}
+    refused(ask("POST", "/files?path=a", form, b"--x\r\nbroken"), 400)
+    refused(ask("POST", "/files?path=a", form, b"--x--\r\n"), 400)
+    packed = here | {"Content-Type": "application/octet-stream", "Content-Encoding": "gzip"}
+    assert ask("POST", "/files?path=a", packed, b"no gzip")[0] >= 400
+    assert not sandbox.files.exists("a")
+    status, headers, body = ask("GET", "/files?path=/etc/hostname", here | {"Range": "bytes=0-1"})
+    assert (status, len(body), headers["content-length"]) == (206, 2, "2")
+    status, headers, _ = ask("GET", "/files?path=/etc/hostname", here)
+    etag = headers["etag"]
+    assert ask("GET", "/files?path=/etc/hostname", here | {"If-None-Match": etag})[0] == 304
+    refused(ask("GET", "/files?path=/etc/hostname", here | {"Range": "bytes=999999-"}), 416)
+    at = here | {"E2b-Sandbox-Port": "49999"}
+    refused(ask("POST", "/execute", at | JSON, b"{}"), 400)
+    refused(ask("GET", "/nothing", at), 404)
+    refused(ask("GET", "/health", here | {"E2b-Sandbox-Port": "x"}), 400)
+    assert ask("GET", "/health", here)[0] == 204
+    assert json.loads(ask("GET", "/metrics", here)[2])["cpu_count"] > 0
+    assert json.loads(ask("GET", "/envs", here)[2])["HOME"] == "/home/user"
+    # A token of the hub opens the inside as well.
+    assert ask("GET", "/health", KEY | {"E2b-Sandbox-Id": sandbox.sandbox_id})[0] == 204
+
+
+def binary(sandbox):
+    here = {"E2b-Sandbox-Id": sandbox.sandbox_id, "X-Access-Token": sandbox._envd_access_token}
+    config = process_pb.ProcessConfig(cmd="/bin/sh", args=["-c", 'printf "$A\\377"; exit 300'], envs={"A": "ä"})
+    asked = process_pb.StartRequest(process=config, stdin=False).to_binary()
+    status, headers, body = ask("POST", "/process.Process/Start", here | PROTO_STREAM, envelope(asked))
+    assert (status, headers["content-type"]) == (200, "application/connect+proto")
+    *events, last = list(envelopes(body))
+    assert last == (2, b"{}")
+    events = [process_pb.StartResponse.from_binary(message).event.event for _, message in events]
+    assert events[0].field == "start" and events[0].value.pid > 0
+    assert b"".join(one.value.output.value for one in events[1:-1]) == b"\xc3\xa4\xff"
+    assert (events[-1].value.exit_code, events[-1].value.status) == (44, "exit status 44")
+    sandbox.files.write("here", "12345")
+    asked = filesystem_pb.StatRequest(path="here").to_binary()
+    status, _, body = ask("POST", "/filesystem.Filesystem/Stat", here | PROTO, asked)
+    entry = filesystem_pb.StatResponse.from_binary(body).entry
+    assert (entry.name, entry.size, entry.type) == ("here", 5, filesystem_pb.FileType.FILE)
+    shown = sandbox.files.get_info("here")
+    assert entry.modified_time.to_datetime() == shown.modified_time
+    waiting = sandbox.commands.run("cat; exit 2", background=True, stdin=True)
+    selector = process_pb.ProcessSelector(selector=Oneof("pid", waiting.pid))
+    asked = process_pb.SendInputRequest(
+        process=selector, input=process_pb.ProcessInput(input=Oneof("stdin", b"\0bytes"))
+    )
+    assert ask("POST", "/process.Process/SendInput", here | PROTO, asked.to_binary())[0] == 200
+    asked = process_pb.SendSignalRequest(process=selector, signal=process_pb.Signal.SIGTERM)
+    assert ask("POST", "/process.Process/SendSignal", here | PROTO, asked.to_binary())[0] == 200
+    listed = process_pb.ListResponse.from_binary(ask("POST", "/process.Process/List", here | PROTO, b"")[2])
+    assert isinstance(listed.processes, list)
+
+
+def keepalive(sandbox):
+    """A silent stream says that it lives, as often as it is asked to."""
+    here = {"E2b-Sandbox-Id": sandbox.sandbox_id, "X-Access-Token": sandbox._envd_access_token}
+    asked = json.dumps({"process": {"cmd": "sleep", "args": ["3"]}}).encode()
+    headers = here | STREAM | {"Keepalive-Ping-Interval": "1"}
+    _, _, body = ask("POST", "/process.Process/Start", headers, envelope(asked))
+    events = [json.loads(message) for flags, message in envelopes(body) if flags == 0]
+    assert {"event": {"keepalive": {}}} in events, events
+
+
+def main():
+    control()
+    with Sandbox.create() as sandbox:
+        inside(sandbox)
+        binary(sandbox)
+        keepalive(sandbox)
+    print("ok the wire")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

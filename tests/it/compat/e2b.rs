@@ -1,0 +1,71 @@
+//! E2B's clients, in Python and JavaScript, at `/e2b` of a hub.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use sandshell_testkit::{Hub, UnprivilegedUser};
+
+use super::{must_pass, python, root, suite};
+
+/// Sandboxes here may lack a protection that this machine cannot give.
+const ARGUMENTS: [&str; 2] = ["--dialect-isolation", "best-effort"];
+
+/// A hub's address and key, as the clients are told them.
+fn told<'a>(command: &'a mut Command, hub: &Hub) -> &'a mut Command {
+    let url = format!("{}/e2b", hub.url());
+    command
+        .env("E2B_API_URL", &url)
+        .env("E2B_SANDBOX_URL", &url)
+        .env("E2B_API_KEY", format!("e2b_{}", hub.token()))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+}
+
+fn in_python(hub: &Hub, file: &str) {
+    if let Some(python) = python("e2b") {
+        let suite: PathBuf = root().join("tests/compat/e2b");
+        must_pass(told(
+            Command::new(python).arg(file).current_dir(suite),
+            hub,
+        ));
+    }
+}
+
+fn in_javascript(hub: &Hub) {
+    if let Some(place) = suite("e2b") {
+        must_pass(told(
+            Command::new("node")
+                .args(["--test", "--test-reporter=spec", "suite.test.mjs"])
+                .current_dir(place),
+            hub,
+        ));
+    }
+}
+
+#[test]
+fn its_python_client_does_everything() {
+    in_python(&Hub::with(&ARGUMENTS), "suite.py");
+}
+
+#[test]
+fn its_asynchronous_python_client_does_everything() {
+    in_python(&Hub::with(&ARGUMENTS), "suite_async.py");
+}
+
+#[test]
+fn its_javascript_client_does_everything() {
+    in_javascript(&Hub::with(&ARGUMENTS));
+}
+
+#[test]
+fn bad_input_gets_its_errors_and_binary_messages_are_understood() {
+    in_python(&Hub::with(&ARGUMENTS), "wire.py");
+}
+
+#[test]
+fn its_clients_do_everything_for_an_ordinary_user() {
+    if let Some(user) = UnprivilegedUser::get() {
+        let hub = Hub::of_with(user, &ARGUMENTS);
+        in_python(&hub, "suite.py");
+        in_javascript(&hub);
+    }
+}
