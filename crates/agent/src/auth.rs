@@ -50,6 +50,14 @@ impl Auth {
         Err(ApiError::new(ErrorCode::Unauthorized, wrong).hint(hint))
     }
 
+    /// Whether a secret, shown in another way, is the agent's token.
+    pub(crate) fn opens(&self, shown: Option<&[u8]>) -> bool {
+        let Some(token) = &self.token else {
+            return true;
+        };
+        shown.is_some_and(|shown| bool::from(shown.ct_eq(token.reveal().as_bytes())))
+    }
+
     /// Whether the request shows the agent's token.
     pub(crate) fn is_shown(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.token else {

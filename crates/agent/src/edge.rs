@@ -22,6 +22,8 @@ use futures_util::FutureExt as _;
 use http::{HeaderName, HeaderValue, Method, Request, header};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use sandshell_types::{ErrorCode, Problem};
 use tower::Service as _;
 
@@ -29,10 +31,12 @@ use crate::Agent;
 use crate::api::{self, Answer, KeyTicket, WholeAnswer};
 use crate::auth::{Auth, OPEN};
 use crate::browsers::{Browsers, Caller, take_parameter};
+use crate::front::{self, Front, Opener, Way};
 use crate::idempotency::{self, Claim, Keys};
 use crate::ports::{Proxied, Target};
 use crate::problem::ApiError;
 use crate::request_id::{REQUEST_ID, RequestIds};
+use crate::server::Slot;
 use crate::ticket;
 
 /// The key of a request that may be sent again.
@@ -48,7 +52,11 @@ enum Admitted {
 
 /// The service of every connection.
 #[derive(Clone)]
-pub(crate) struct Edge(Arc<Inner>);
+pub(crate) struct Edge {
+    inner: Arc<Inner>,
+    /// Whether these are calls of our own, which were let in before.
+    inside: bool,
+}
 
 struct Inner {
     agent: Arc<Agent>,
@@ -57,32 +65,111 @@ struct Inner {
     browsers: Browsers,
     keys: Arc<Keys<Answer>>,
     ids: RequestIds,
+    front: Option<Fronted>,
 }
 
+/// What is spoken at the root, and whether it needs the token.
+pub(crate) struct Fronted {
+    pub(crate) front: Arc<dyn Front>,
+    pub(crate) locked: bool,
+}
+
+/// Bytes under way in each direction between a front and the API.
+const PIPE: usize = 64 * 1024;
+
 impl Edge {
-    pub(crate) fn new(agent: Arc<Agent>, auth: Auth, browsers: Browsers) -> Self {
-        Self(Arc::new(Inner {
+    pub(crate) fn new(
+        agent: Arc<Agent>,
+        auth: Auth,
+        browsers: Browsers,
+        front: Option<Fronted>,
+    ) -> Self {
+        let inner = Arc::new(Inner {
             router: api::router(Arc::clone(&agent)),
             agent,
             auth,
             browsers,
             keys: Arc::new(Keys::new(idempotency::CAPACITY)),
             ids: RequestIds::new(),
-        }))
+            front,
+        });
+        Self {
+            inner,
+            inside: false,
+        }
+    }
+
+    /// Opens connections of our own.
+    fn opener(&self) -> Opener {
+        let inside = Self {
+            inside: true,
+            ..self.clone()
+        };
+        Arc::new(move || {
+            let (ours, theirs) = tokio::io::duplex(PIPE);
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .serve_connection(TokioIo::new(theirs), inside.clone())
+                .with_upgrades();
+            // Its end is that of the client's; what went wrong has been answered.
+            tokio::spawn(async move { drop(connection.await) });
+            ours
+        })
+    }
+
+    /// Answers in another protocol.
+    async fn answer_in_front(&self, fronted: &Fronted, request: Request<Body>) -> Response {
+        let shown = fronted.front.shown(request.headers());
+        let refused = match self.inner.browsers.check(&request) {
+            Err(refused) => Some(refused),
+            Ok(_) if !fronted.locked || self.inner.auth.opens(shown) => None,
+            Ok(_) => {
+                let detail = "there is no token that is the right one";
+                Some(ApiError::new(ErrorCode::Unauthorized, detail))
+            }
+        };
+        if let Some(refused) = refused {
+            let (head, body) = request.into_parts();
+            drop(body);
+            return fronted.front.refuse(refused.into_problem(), &head);
+        }
+        let agent = &self.inner.agent;
+        let way = Way {
+            open: self.opener(),
+            shutdown: agent.shutdown.clone(),
+            held: (
+                request.extensions().get::<Slot>().cloned(),
+                agent.upgraded.token(),
+            ),
+        };
+        fronted.front.answer(way, request).await
     }
 
     /// Forgets idempotency keys that are too old.
     pub(crate) fn expire_keys(&self) {
-        self.0.keys.expire();
+        self.inner.keys.expire();
     }
 
     /// Answers one request. Never fails: what goes wrong is an answer too.
     pub(crate) async fn answer(&self, request: Request<Body>) -> Response {
         let began = Instant::now();
-        self.0.agent.naming.settle(&self.0.agent.executor);
-        let id = self.0.ids.of(request.headers());
+        self.inner.agent.naming.settle(&self.inner.agent.executor);
+        let id = self.inner.ids.of(request.headers());
         let method = request.method().clone();
         let uri = request.uri().clone();
+        if let Some(fronted) = &self.inner.front
+            && !self.inside
+            && !front::is_ours(uri.path())
+        {
+            let answer = AssertUnwindSafe(self.answer_in_front(fronted, request)).catch_unwind();
+            let mut answer = answer.await.unwrap_or_else(|panic| {
+                ApiError::internal("a dialect panicked", &text_of(&*panic)).into_response()
+            });
+            answer.headers_mut().insert(REQUEST_ID, id);
+            let metrics = &self.inner.agent.metrics;
+            metrics.request(&method, uri.path(), answer.status(), began.elapsed());
+            return answer.map(|body| metrics.stream(body));
+        }
         let proxied = Target::of(uri.path()).is_some();
         let (mut response, caller) = match self.admit(request, proxied) {
             Err(refused) => (refused.into_response(), Caller::Plain),
@@ -102,7 +189,7 @@ impl Edge {
             response = render_problem(response, &id, &method, uri.path());
         }
         tracing::debug!(%method, path = uri.path(), status = response.status().as_u16(), ?id, "request");
-        let metrics = &self.0.agent.metrics;
+        let metrics = &self.inner.agent.metrics;
         metrics.request(&method, uri.path(), response.status(), began.elapsed());
         let mut response = response.map(|body| metrics.stream(body));
         caller.mark(response.headers_mut());
@@ -112,7 +199,7 @@ impl Edge {
 
     /// Lets a request in, or answers it here: who asks, from where, and with what right.
     fn admit(&self, request: Request<Body>, proxied: bool) -> Result<(Admitted, Caller), ApiError> {
-        let caller = match self.0.browsers.check(&request) {
+        let caller = match self.inner.browsers.check(&request) {
             Ok(caller) => caller,
             // Probes ask by any name, and there is nothing in these for a foreign page.
             Err(_) if OPEN.contains(&request.uri().path()) => Caller::Plain,
@@ -129,12 +216,16 @@ impl Edge {
         // Taken out before anything could log it, and used up whether it is needed or not.
         let by_ticket =
             take_parameter(&mut parts, ticket::PARAMETER, ticket::PREFIX).map(|given| {
-                let tickets = &self.0.agent.tickets;
+                let tickets = &self.inner.agent.tickets;
                 let redeemed =
                     tickets.redeem(&given, &parts.method, parts.uri.path(), &parts.headers);
                 redeemed.is_some()
             });
-        let by_token = self.0.auth.check(parts.uri.path(), &parts.headers);
+        let by_token = if self.inside {
+            Ok(())
+        } else {
+            self.inner.auth.check(parts.uri.path(), &parts.headers)
+        };
         let admitted = match (by_ticket, by_token) {
             (Some(true), _) | (_, Ok(())) => Ok(()),
             (Some(false), Err(_)) => Err(ApiError::new(
@@ -153,7 +244,7 @@ impl Edge {
 
     async fn dispatch(&self, request: Request<Body>, proxied: bool) -> Response {
         if proxied {
-            return self.0.agent.ports.proxy(&self.0.auth, request).await;
+            return self.inner.agent.ports.proxy(&self.inner.auth, request).await;
         }
         if let Err(refused) = api::routes::own().check_query(request.method(), request.uri()) {
             return refused.into_response();
@@ -170,7 +261,7 @@ impl Edge {
     }
 
     async fn route(&self, request: Request<Body>) -> Response {
-        match self.0.router.clone().call(request).await {
+        match self.inner.router.clone().call(request).await {
             Ok(response) => response,
         }
     }
@@ -178,7 +269,7 @@ impl Edge {
     /// Answers a request that has a key: once for all that have it.
     async fn keyed(&self, key: &str, request: Request<Body>) -> Response {
         let target = format!("{} {}", request.method(), request.uri());
-        match self.0.keys.claim(key, &target).await {
+        match self.inner.keys.claim(key, &target).await {
             Claim::Full => ApiError::new(
                 ErrorCode::LimitReached,
                 format!(
@@ -201,7 +292,7 @@ impl Edge {
                     .hint("Use a fresh key for every new request, the same one only to retry.")
                     .into_response();
                 }
-                let mut response = api::repeat(&self.0.agent, kept.answer.clone(), &headers).await;
+                let mut response = api::repeat(&self.inner.agent, kept.answer.clone(), &headers).await;
                 response
                     .headers_mut()
                     .insert(REPLAYED, HeaderValue::from_static("true"));

@@ -27,6 +27,7 @@ mod auth;
 mod browsers;
 mod edge;
 mod extract;
+pub mod front;
 mod idempotency;
 mod listen;
 mod metrics;
@@ -98,7 +99,7 @@ pub mod parts {
 
 use crate::auth::Auth;
 use crate::browsers::Browsers;
-use crate::edge::Edge;
+use crate::edge::{Edge, Fronted};
 use crate::listen::Listener;
 use crate::metrics::Metrics;
 use crate::naming::Naming;
@@ -149,6 +150,8 @@ pub struct AgentOptions {
     pub allow_hosts: Vec<String>,
     /// Connections served at a time.
     pub max_connections: usize,
+    /// What is spoken at the root besides the API. Without a token file it needs no token.
+    pub front: Option<Arc<dyn front::Front>>,
     /// A command to supervise: when it ends, so does the agent.
     pub command: Vec<String>,
 }
@@ -383,6 +386,7 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
         cors_origins: Vec::new(),
         allow_hosts: Vec::new(),
         max_connections: MAX_CONNECTIONS_OF_HUB,
+        front: None,
         command: Vec::new(),
     };
     let report = Cell::new(Some(report));
@@ -501,6 +505,11 @@ async fn serve_on(
         Arc::clone(&agent),
         Auth::new(opening.as_ref().map(|opening| opening.token.clone())),
         browsers,
+        options.front.clone().map(|front| Fronted {
+            front,
+            // A token that stands in no file is not for its clients.
+            locked: options.token_file.is_some(),
+        }),
     );
     let server = tokio::spawn(server::serve(
         listener,

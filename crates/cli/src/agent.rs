@@ -6,7 +6,9 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use sandshell_agent::front::Front;
 use sandshell_agent::{
     AgentError, AgentOptions, Listen, MAX_CONNECTIONS, MAX_CONNECTIONS_OF_HUB, Started,
 };
@@ -26,6 +28,12 @@ pub(crate) fn run(arguments: AgentArguments) -> Result<ExitCode, Failure> {
         ))
         .hint("add --token-file FILE, or listen on 127.0.0.1"));
     }
+    let front = match arguments.dialect {
+        None => None,
+        Some(dialect) => Some(sandshell_hub::front(dialect).ok_or_else(|| {
+            Failure::usage("an agent is one sandbox: it speaks cloudflare or e2b")
+        })?),
+    };
     let without = |part| arguments.without.contains(&part);
     let init = launch(LaunchOptions {
         without_pid_namespace: without(Part::PidNamespace),
@@ -50,7 +58,7 @@ pub(crate) fn run(arguments: AgentArguments) -> Result<ExitCode, Failure> {
     check(arguments.isolation, &init.protections)?;
     let supervising = !arguments.command.is_empty();
     let token_file = arguments.token_file.clone();
-    let options = options(arguments);
+    let options = options(arguments, front);
     // One thread: a request hops between tasks a handful of times, and each hop to another thread
     // would cost more than the work itself. Disk writes and other blocking work have their own pool.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -116,7 +124,7 @@ fn uid_of(user: &str) -> Option<u32> {
     })
 }
 
-fn options(arguments: AgentArguments) -> AgentOptions {
+fn options(arguments: AgentArguments, front: Option<Arc<dyn Front>>) -> AgentOptions {
     // Who connects to a Unix socket is a hub, which bounds its requests itself.
     let max_connections = match arguments.listen {
         Listen::Tcp(_) => MAX_CONNECTIONS,
@@ -136,6 +144,7 @@ fn options(arguments: AgentArguments) -> AgentOptions {
         cors_origins: arguments.cors_origins,
         allow_hosts: arguments.allow_hosts,
         max_connections,
+        front,
         command: arguments.command,
     }
 }

@@ -195,6 +195,7 @@ pub(crate) struct AgentArguments {
         long,
         env = "SANDSHELL_LISTEN",
         default_value = "127.0.0.1:3000",
+        default_value_if("dialect", "e2b", "127.0.0.1:49983"),
         value_name = "ADDRESS"
     )]
     pub(crate) listen: Listen,
@@ -234,6 +235,11 @@ pub(crate) struct AgentArguments {
     /// Name in the Host header to answer to besides localhost and the address; may be given again.
     #[arg(long = "allow-host", value_name = "NAME")]
     pub(crate) allow_hosts: Vec<String>,
+
+    /// Service whose clients are served at the root, besides our API: `cloudflare` or `e2b`. Without a
+    /// token file it needs no token, which is for loopback only.
+    #[arg(long, env = "SANDSHELL_DIALECT", value_name = "NAME")]
+    pub(crate) dialect: Option<Dialect>,
 
     /// What becomes of commands' rights: walls that need no namespace, or none.
     #[arg(
@@ -394,6 +400,11 @@ pub(crate) struct ServeArguments {
         value_name = "POLICY"
     )]
     pub(crate) dialect_isolation: crate::sandboxes::Isolation,
+
+    /// Domain that clients of E2B are given as `E2B_DOMAIN`; all names below it must lead here, over TLS
+    /// that something before us ends.
+    #[arg(long, env = "SANDSHELL_E2B_DOMAIN", value_name = "DOMAIN")]
+    pub(crate) e2b_domain: Option<PreviewDomain>,
 
     /// Destroy all sandboxes at the end; otherwise they go on, and the next hub finds them.
     #[arg(long)]

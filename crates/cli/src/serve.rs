@@ -107,6 +107,7 @@ fn options(arguments: ServeArguments) -> HubOptions {
         warm: arguments.warm,
         dialects: arguments.dialects.into_iter().flatten().collect(),
         dialect_isolation: arguments.dialect_isolation.into(),
+        e2b_domain: arguments.e2b_domain,
         destroy_on_exit: arguments.destroy_on_exit,
     }
 }

@@ -45,6 +45,9 @@ const USUAL_TEMPLATES: [&str; 2] = ["base", "code-interpreter-v1"];
 /// The label that holds the template.
 const TEMPLATE: &str = "e2b/template";
 
+/// The label of a sandbox whose ports are open to all who know their names.
+const PUBLIC: &str = "e2b/public";
+
 /// What is answered for all that is not here.
 const ABSENT: &str = "this service has no such thing: templates, snapshots, forks, volumes, secrets, \
                       teams, logs, and a network that changes are not served";
@@ -117,6 +120,8 @@ struct Network {
     allow_out: Option<Vec<String>>,
     #[serde(default, rename = "denyOut")]
     deny_out: Option<Vec<String>>,
+    #[serde(default, rename = "allowPublicTraffic")]
+    allow_public_traffic: Option<bool>,
     rules: Option<Value>,
     #[serde(rename = "egressProxy")]
     egress_proxy: Option<Value>,
@@ -206,7 +211,14 @@ async fn create(
     let milliseconds = seconds(asked.timeout)? * 1000;
     let network = network(&asked)?;
     let image = image_of(&asks.hub, &asked.template_id).await?;
+    let public = asked.network.as_ref().and_then(|network| network.allow_public_traffic);
     let mut labels = asked.metadata;
+    if let Some(ours) = labels.keys().find(|name| name.starts_with("e2b/")) {
+        return Err(Fault::invalid(format!("{ours:?} is not for metadata")));
+    }
+    if public == Some(true) {
+        labels.insert(PUBLIC.to_owned(), "true".to_owned());
+    }
     labels.insert(TEMPLATE.to_owned(), asked.template_id);
     let mut env = BTreeMap::from([("HOME".to_owned(), HOME.to_owned())]);
     env.extend(asked.env_vars);

@@ -159,19 +159,37 @@ impl E2b {
                         fault.plain()
                     };
                 }
-                request.extensions_mut().insert(Inside {
-                    sandbox: hub.sandbox(&id),
-                    id,
-                    watchers: Arc::clone(&self.watchers),
-                });
-                if port == INTERPRETER_PORT {
-                    &self.interpreter
-                } else {
-                    &self.envd
-                }
+                let sandbox = hub.sandbox(&id);
+                return self.answer_inside(sandbox, id, port, lease, request).await;
             }
         };
         request.extensions_mut().insert(lease);
+        match router.clone().call(request).await {
+            Ok(response) => response,
+        }
+    }
+}
+
+impl E2b {
+    /// Answers a request for what this client reaches, at a port of it.
+    pub async fn answer_inside(
+        &self,
+        sandbox: Client,
+        id: SandboxId,
+        port: u16,
+        lease: Lease,
+        mut request: Request<Body>,
+    ) -> Response {
+        request.extensions_mut().insert(Inside {
+            sandbox,
+            id,
+            watchers: Arc::clone(&self.watchers),
+        });
+        request.extensions_mut().insert(lease);
+        let router = match port {
+            INTERPRETER_PORT => &self.interpreter,
+            _ => &self.envd,
+        };
         match router.clone().call(request).await {
             Ok(response) => response,
         }

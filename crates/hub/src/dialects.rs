@@ -11,6 +11,7 @@
 //!
 //! What counts against the rate of a token are the calls of our API that a dialect makes for it.
 
+mod alone;
 mod e2b;
 
 use std::str::FromStr;
@@ -25,8 +26,11 @@ use sandshell_compat::{Bridge, Cloudflare, Daytona, Lease};
 use sandshell_compat_e2b::{E2b, Reach};
 use sandshell_types::{ErrorCode, Problem, SandboxId};
 
+pub use alone::front;
+
 use crate::edge::Edge;
 use crate::inside;
+use crate::preview::PreviewDomain;
 use crate::route::Forwarded;
 use crate::tokens::Token;
 
@@ -86,16 +90,22 @@ pub(crate) struct Dialects {
     cloudflare: Cloudflare,
     bridge: Bridge,
     e2b: E2b,
+    e2b_domain: Option<PreviewDomain>,
     daytona: Daytona,
 }
 
 impl Dialects {
-    pub(crate) fn new(on: &[Dialect], e2b: sandshell_compat_e2b::Settings) -> Self {
+    pub(crate) fn new(
+        on: &[Dialect],
+        e2b: sandshell_compat_e2b::Settings,
+        e2b_domain: Option<PreviewDomain>,
+    ) -> Self {
         Self {
             on: on.to_vec(),
             cloudflare: Cloudflare::new(),
             bridge: Bridge::new(),
             e2b: E2b::new(e2b),
+            e2b_domain,
             daytona: Daytona::new(),
         }
     }
@@ -111,16 +121,31 @@ struct Door {
 pub(crate) struct Asked {
     dialect: Dialect,
     door: Option<Door>,
+    /// Whether the name it is for told so.
+    named: bool,
     rest: Uri,
 }
 
 impl Asked {
+    /// One of E2B's that is told by the name it is for.
+    pub(crate) fn by_name(request: &mut Request<Body>, dialects: &Dialects) -> Option<Self> {
+        let domain = dialects.e2b_domain.as_ref()?;
+        e2b::enter_by_name(domain, request)?;
+        Some(Self {
+            dialect: Dialect::E2b,
+            door: None,
+            named: true,
+            rest: Uri::from(request.uri().path_and_query()?.clone()),
+        })
+    }
+
     /// `None` for our own paths, and for those of a dialect that is off.
     pub(crate) fn of(uri: &Uri, dialects: &Dialects) -> Option<Self> {
         if e2b::is_signed_file(uri) && dialects.on.contains(&Dialect::E2b) {
             return Some(Self {
                 dialect: Dialect::E2b,
                 door: None,
+                named: false,
                 rest: uri.clone(),
             });
         }
@@ -144,6 +169,7 @@ impl Asked {
         Some(Self {
             dialect,
             door,
+            named: false,
             rest: Uri::from(PathAndQuery::try_from(rest).ok()?),
         })
     }
@@ -168,7 +194,7 @@ pub(crate) async fn answer(
 ) -> Response {
     let dialect = asked.dialect;
     let form = e2b::Asked::of(&asked.rest, request.headers());
-    let mut response = match translate(edge, asked, request).await {
+    let mut response = match translate(edge, asked, request, id).await {
         Ok(response) => response,
         Err(refused) => dialect.refuse(refused.into_problem(), &form),
     };
@@ -182,8 +208,12 @@ async fn translate(
     edge: &Edge,
     asked: Asked,
     request: Request<Body>,
+    id: &HeaderValue,
 ) -> Result<Response, ApiError> {
-    edge.hub().browsers.check(&request)?;
+    // Under a name of its own nothing is open to a page that shows no right.
+    if !asked.named {
+        edge.hub().browsers.check(&request)?;
+    }
     let (mut head, body) = request.into_parts();
     let dialects = &edge.hub().dialects;
     let mut reach = Reach::Control;
@@ -200,7 +230,12 @@ async fn translate(
                     return Err(refused);
                 }
             };
-            reach = wanted;
+            if let e2b::Wanted::Port(sandbox, port) = wanted {
+                head.uri = asked.rest;
+                let request = Request::from_parts(head, body);
+                return e2b::pass(edge, &sandbox, port, request, id).await;
+            }
+            reach = wanted.reach();
             (token, None)
         }
         None => (edge.hub().tokens.of(&head.headers).ok_or_else(no_token)?, None),
@@ -276,7 +311,7 @@ mod tests {
             isolation: sandshell_types::IsolationPolicy::Strict,
             domain: None,
         };
-        Dialects::new(on, settings)
+        Dialects::new(on, settings, None)
     }
 
     #[test]

@@ -108,19 +108,22 @@ impl Edge {
     }
 
     /// Answers one request. Never fails: what goes wrong is an answer too.
-    async fn answer(&self, request: Request<Body>) -> Response {
+    async fn answer(&self, mut request: Request<Body>) -> Response {
         let began = Instant::now();
         let id = self.hub.ids.of(request.headers());
+        let named = Asked::by_name(&mut request, &self.hub.dialects);
         let method = request.method().clone();
         let uri = request.uri().clone();
-        if let Some(name) = self.hub.previews.name_in(&request) {
+        if named.is_none()
+            && let Some(name) = self.hub.previews.name_in(&request)
+        {
             let shown = match name {
                 preview::Asked::Name(name) => self.show(&name, request, &id).await,
                 preview::Asked::Nothing => preview::nothing().into_response(),
             };
             return self.finish(shown, &id, &method, &uri, began, Caller::Plain);
         }
-        if let Some(asked) = Asked::of(&uri, &self.hub.dialects) {
+        if let Some(asked) = named.or_else(|| Asked::of(&uri, &self.hub.dialects)) {
             let shown = asked.shown();
             let answer = dialects::answer(self, asked, request, &id);
             let answer = AssertUnwindSafe(answer).catch_unwind().await;

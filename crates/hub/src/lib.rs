@@ -62,7 +62,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use api::openapi_json;
-pub use dialects::Dialect;
+pub use dialects::{Dialect, front};
 pub use preview::PreviewDomain;
 pub use sandshell_agent::StateDirError;
 pub use store::StoreError;
@@ -128,6 +128,8 @@ pub struct HubOptions {
     pub dialects: Vec<Dialect>,
     /// How well sandboxes must be isolated that are made by a client of another service, which cannot say.
     pub dialect_isolation: IsolationPolicy,
+    /// Where clients of E2B find us by name: `api.` and `PORT-SANDBOX.` before this domain.
+    pub e2b_domain: Option<PreviewDomain>,
     /// Whether sandboxes end with the hub.
     pub destroy_on_exit: bool,
 }
@@ -265,7 +267,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
         // Kept, so that access tokens outlive the hub.
         key: Key::new(Token::from_file(&state_dir.path().join("e2b-key"))?.reveal()),
         isolation: options.dialect_isolation,
-        domain: None,
+        domain: options.e2b_domain.as_ref().map(ToString::to_string),
     };
     let images = Images::open(state_dir.path()).map_err(ServeError::Images)?;
     let images = Arc::new(images);
@@ -315,7 +317,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
             shutdown: shutdown.clone(),
         },
         mcp: mcp::service(&address, shutdown.clone()),
-        dialects: Dialects::new(&options.dialects, e2b),
+        dialects: Dialects::new(&options.dialects, e2b, options.e2b_domain.clone()),
     });
     let told = told_to_end().map_err(ServeError::Signals)?;
     let server = tokio::spawn(serve_connections(

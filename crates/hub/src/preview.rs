@@ -87,6 +87,22 @@ impl FromStr for PreviewDomain {
     }
 }
 
+impl PreviewDomain {
+    /// The label before it in the name a request is for; `None` when the request is not below it.
+    pub(crate) fn label_in(&self, request: &Request<Body>) -> Option<String> {
+        let host = if let Some(authority) = request.uri().authority() {
+            authority.host()
+        } else {
+            let host = request.headers().get(header::HOST)?.to_str().ok()?;
+            host.rsplit_once(':').map_or(host, |(name, _)| name)
+        };
+        let (label, below) = host.split_once('.')?;
+        below
+            .eq_ignore_ascii_case(&self.name)
+            .then(|| label.to_ascii_lowercase())
+    }
+}
+
 impl fmt::Display for PreviewDomain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.name)?;
@@ -146,18 +162,8 @@ impl Previews {
 
     /// What a request below the domain is for; `None` when it is for the hub itself.
     pub(crate) fn name_in(&self, request: &Request<Body>) -> Option<Asked> {
-        let domain = self.domain.as_ref()?;
-        let host = if let Some(authority) = request.uri().authority() {
-            authority.host()
-        } else {
-            let host = request.headers().get(header::HOST)?.to_str().ok()?;
-            host.rsplit_once(':').map_or(host, |(name, _)| name)
-        };
-        let (label, below) = host.split_once('.')?;
-        let name = || Name::read(&label.to_ascii_lowercase());
-        below
-            .eq_ignore_ascii_case(&domain.name)
-            .then(|| name().map_or(Asked::Nothing, Asked::Name))
+        let label = self.domain.as_ref()?.label_in(request)?;
+        Some(Name::read(&label).map_or(Asked::Nothing, Asked::Name))
     }
 
     /// Makes a name for a port.

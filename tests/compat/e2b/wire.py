@@ -168,6 +168,45 @@ def binary(sandbox):
     assert isinstance(listed.processes, list)
 
 
+def by_name(sandbox):
+    """What `E2B_DOMAIN` leads to, behind whatever ends its TLS."""
+    token = {"X-Access-Token": sandbox._envd_access_token}
+
+    def at(name, path, headers=None, method="GET", body=None):
+        connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=30)
+        connection.request(method, path, body, {"Host": f"{name}.e2b.test"} | (headers or {}))
+        reply = connection.getresponse()
+        return reply.status, dict(reply.headers), reply.read()
+
+    identity = sandbox.sandbox_id
+    status, _, body = at("api", f"/sandboxes/{identity}", KEY)
+    assert status == 200 and json.loads(body)["domain"] == "e2b.test", body
+    refused(at("api", "/v2/sandboxes"), 401)
+    assert at(f"49983-{identity}", "/health", token)[0] == 204
+    refused(at(f"49983-{identity}", "/health"), 401)
+    refused(at("49983-sb-other", "/health", token), 401)
+    refused(at("nothing", "/health", token), 400)
+    sandbox.files.write("named", "by its name")
+    url = urllib.parse.urlsplit(sandbox.download_url("named"))
+    assert at(f"49983-{identity}", f"/files?{url.query}")[2] == b"by its name"
+    status, _, body = at(f"49999-{identity}", "/contexts", token)
+    assert status == 200 and json.loads(body) == []
+    serve = "python3 -u -c 'import http.server as h; s=h.ThreadingHTTPServer((\"127.0.0.1\", 8000), h.SimpleHTTPRequestHandler); print(1); s.serve_forever()'"
+    server = sandbox.commands.run(serve, background=True, timeout=0)
+    assert next(iter(server))[0].startswith("1")
+    assert at(f"8000-{identity}", "/named", token)[2] == b"by its name"
+    assert at(f"8000-{identity}", "/named", {"E2B-Traffic-Access-Token": token["X-Access-Token"]})[0] == 200
+    refused(at(f"8000-{identity}", "/named"), 401)
+    there = {"E2b-Sandbox-Id": identity, "E2b-Sandbox-Port": "8000"}
+    assert ask("GET", "/named", there | token)[2] == b"by its name"
+    server.kill()
+    with Sandbox.create(network={"allow_public_traffic": True}) as public:
+        server = public.commands.run(serve, background=True, timeout=0)
+        assert next(iter(server))[0].startswith("1")
+        assert at(f"8000-{public.sandbox_id}", "/")[0] == 200
+        refused(at(f"49983-{public.sandbox_id}", "/metrics"), 401)
+
+
 def keepalive(sandbox):
     """A silent stream says that it lives, as often as it is asked to."""
     here = {"E2b-Sandbox-Id": sandbox.sandbox_id, "X-Access-Token": sandbox._envd_access_token}
@@ -183,6 +222,7 @@ def main():
     with Sandbox.create() as sandbox:
         inside(sandbox)
         binary(sandbox)
+        by_name(sandbox)
         keepalive(sandbox)
     print("ok the wire")
 

@@ -8,7 +8,12 @@ use sandshell_testkit::{Hub, UnprivilegedUser};
 use super::{must_pass, python, root, suite};
 
 /// Sandboxes here may lack a protection that this machine cannot give.
-const ARGUMENTS: [&str; 2] = ["--dialect-isolation", "best-effort"];
+const ARGUMENTS: [&str; 4] = [
+    "--dialect-isolation",
+    "best-effort",
+    "--e2b-domain",
+    "e2b.test",
+];
 
 /// A hub's address and key, as the clients are told them.
 fn told<'a>(command: &'a mut Command, hub: &Hub) -> &'a mut Command {
@@ -34,7 +39,7 @@ fn in_javascript(hub: &Hub) {
     if let Some(place) = suite("e2b") {
         must_pass(told(
             Command::new("node")
-                .args(["--test", "--test-reporter=spec", "suite.test.mjs"])
+                .args(["--test", "--test-force-exit", "--test-reporter=spec", "suite.test.mjs"])
                 .current_dir(place),
             hub,
         ));

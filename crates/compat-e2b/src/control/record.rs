@@ -20,7 +20,7 @@ pub(super) fn template(record: &SandboxRecord) -> &str {
 
 pub(super) fn metadata(record: &SandboxRecord) -> BTreeMap<&str, &str> {
     let labels = record.spec.labels.iter();
-    let theirs = labels.filter(|(name, _)| *name != TEMPLATE);
+    let theirs = labels.filter(|(name, _)| !name.starts_with("e2b/"));
     theirs.map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 
