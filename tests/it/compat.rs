@@ -3,6 +3,7 @@
 //! Each has a directory below `tests/compat` with its own suite, in its own language; here are only the
 //! server and what the suite is told of it.
 
+mod alone;
 mod cloudflare;
 mod e2b;
 

@@ -244,7 +244,12 @@ impl Edge {
 
     async fn dispatch(&self, request: Request<Body>, proxied: bool) -> Response {
         if proxied {
-            return self.inner.agent.ports.proxy(&self.inner.auth, request).await;
+            return self
+                .inner
+                .agent
+                .ports
+                .proxy(&self.inner.auth, request)
+                .await;
         }
         if let Err(refused) = api::routes::own().check_query(request.method(), request.uri()) {
             return refused.into_response();
@@ -292,7 +297,8 @@ impl Edge {
                     .hint("Use a fresh key for every new request, the same one only to retry.")
                     .into_response();
                 }
-                let mut response = api::repeat(&self.inner.agent, kept.answer.clone(), &headers).await;
+                let mut response =
+                    api::repeat(&self.inner.agent, kept.answer.clone(), &headers).await;
                 response
                     .headers_mut()
                     .insert(REPLAYED, HeaderValue::from_static("true"));

@@ -65,7 +65,10 @@ pub(crate) fn router() -> Router {
         Fault::new(Code::Unimplemented, ABSENT)
     };
     Router::new()
-        .route("/", get(|| async { "Sandshell speaks the API of E2B here.\n" }))
+        .route(
+            "/",
+            get(|| async { "Sandshell speaks the API of E2B here.\n" }),
+        )
         .route("/health", get(|| async { "OK" }))
         .route("/sandboxes", get(list::running).post(create))
         .route("/v2/sandboxes", get(list::page).post(create))
@@ -211,7 +214,10 @@ async fn create(
     let milliseconds = seconds(asked.timeout)? * 1000;
     let network = network(&asked)?;
     let image = image_of(&asks.hub, &asked.template_id).await?;
-    let public = asked.network.as_ref().and_then(|network| network.allow_public_traffic);
+    let public = asked
+        .network
+        .as_ref()
+        .and_then(|network| network.allow_public_traffic);
     let mut labels = asked.metadata;
     if let Some(ours) = labels.keys().find(|name| name.starts_with("e2b/")) {
         return Err(Fault::invalid(format!("{ours:?} is not for metadata")));
@@ -371,10 +377,15 @@ async fn timeout(
     Path(id): Path<String>,
     Json(asked): Json<Times>,
 ) -> Result<Response, Fault> {
-    let given = asked.timeout.ok_or_else(|| Fault::invalid("there is no timeout"))?;
+    let given = asked
+        .timeout
+        .ok_or_else(|| Fault::invalid("there is no timeout"))?;
     let record = live(&asks.hub, &id).await?;
     if given == 0 {
-        asks.hub.destroy_sandbox(&record.id).await.map_err(outside)?;
+        asks.hub
+            .destroy_sandbox(&record.id)
+            .await
+            .map_err(outside)?;
     } else {
         end_in(&asks.hub, &record, seconds(Some(given))?, false).await?;
     }

@@ -142,7 +142,7 @@ impl From<ClientError> for Fault {
         match error {
             ClientError::Problem(problem) => Self::from(*problem),
             other => {
-                tracing::warn!(error = %other, "the API did not answer");
+                tracing::debug!(error = %other, "the API did not answer");
                 // Whether the sandbox is gone is for the client to ask.
                 Self::new(Code::Unavailable, other.to_string()).with_status(502)
             }

@@ -90,9 +90,9 @@ pub(crate) async fn read(
         .collect();
     let reply = inside.sandbox.file_response(&file, asked).await;
     let (head, bytes) = reply.map_err(about)?;
-    let mut response = Response::new(Body::from_stream(bytes.map(|piece| {
-        piece.map_err(io::Error::other)
-    })));
+    let mut response = Response::new(Body::from_stream(
+        bytes.map(|piece| piece.map_err(io::Error::other)),
+    ));
     *response.status_mut() = head.status;
     let headers = response.headers_mut();
     for name in TOLD {
@@ -151,16 +151,27 @@ fn shared(body: Body) -> (Body, Body) {
 async fn taken(inside: &Inside, head: &Parts, body: Body) -> Result<Vec<Value>, Fault> {
     let target = Target::of(head.uri.query());
     let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
-    if head.headers.keys().any(|name| name.as_str().starts_with("x-metadata-")) {
+    if head
+        .headers
+        .keys()
+        .any(|name| name.as_str().starts_with("x-metadata-"))
+    {
         return Err(Fault::new(
             Code::Unimplemented,
             "metadata of files is not kept here",
         ));
     }
     let kind = text(header::CONTENT_TYPE).unwrap_or_default();
-    let bytes = body.into_data_stream().map(|piece| piece.map_err(io::Error::other));
+    let bytes = body
+        .into_data_stream()
+        .map(|piece| piece.map_err(io::Error::other));
     let written = if let Ok(boundary) = multer::parse_boundary(kind) {
-        several(&inside.sandbox, &target, multer::Multipart::new(bytes, boundary)).await?
+        several(
+            &inside.sandbox,
+            &target,
+            multer::Multipart::new(bytes, boundary),
+        )
+        .await?
     } else if kind.starts_with("application/octet-stream") {
         let path = target.path.as_deref().ok_or_else(no_path)?;
         let file = target.query(path);
@@ -187,7 +198,10 @@ async fn upload(
     bytes: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
 ) -> Result<FileEntry, Fault> {
     let options = WriteOptions::default();
-    sandbox.upload_file(file, &options, bytes).await.map_err(about)
+    sandbox
+        .upload_file(file, &options, bytes)
+        .await
+        .map_err(about)
 }
 
 /// The files of a form: one at the path of the query, or each at that of its own name.
@@ -208,7 +222,9 @@ async fn several(
         let path = match (&target.path, field.file_name()) {
             (Some(path), _) if written.is_empty() => path.clone(),
             (Some(_), _) => {
-                return Err(Fault::invalid("a form with a path in its query has one file"));
+                return Err(Fault::invalid(
+                    "a form with a path in its query has one file",
+                ));
             }
             (None, Some(name)) => name.to_owned(),
             (None, None) => return Err(no_path()),
@@ -246,17 +262,14 @@ fn unpacked(
     let state = Some((bytes, GzDecoder::new(Vec::new())));
     futures_util::stream::unfold(state, |state| async move {
         let (mut bytes, mut decoder) = state?;
-        let step = match bytes.next().await {
-            Some(piece) => piece.and_then(|piece| {
-                decoder.write_all(&piece)?;
-                Ok(std::mem::take(decoder.get_mut()))
-            }),
-            None => {
-                let rest = decoder.finish().map(Bytes::from);
-                return Some((rest, None));
-            }
+        let Some(piece) = bytes.next().await else {
+            return Some((decoder.finish().map(Bytes::from), None));
         };
-        Some((step.map(Bytes::from), Some((bytes, decoder))))
+        let step = piece.and_then(|piece| {
+            decoder.write_all(&piece)?;
+            Ok(Bytes::from(std::mem::take(decoder.get_mut())))
+        });
+        Some((step, Some((bytes, decoder))))
     })
 }
 

@@ -43,8 +43,8 @@ use sandshell_compat::Lease;
 use tower::Service as _;
 
 pub use access::{Key, Opens, Signature};
-pub use drain::drain;
 use control::Outside;
+pub use drain::drain;
 use error::{Code, Fault};
 use watchers::Watchers;
 use wire::{Inside, Method, client_stream, server_stream, unary};
@@ -217,27 +217,60 @@ fn envd() -> Router {
     let of = |asks, answers| Method { asks, answers };
     let process = Router::new()
         .route("/Start", server_stream(of(START, OUTPUT), process::start))
-        .route("/Connect", server_stream(of(SELECTED, OUTPUT), process::connect))
+        .route(
+            "/Connect",
+            server_stream(of(SELECTED, OUTPUT), process::connect),
+        )
         .route("/List", unary(of(EMPTY, LISTED), process::list))
         .route("/Update", unary(of(UPDATE, EMPTY), process::update))
-        .route("/SendInput", unary(of(SEND_INPUT, EMPTY), process::send_input))
-        .route("/StreamInput", client_stream(of(STREAM_INPUT, EMPTY), process::stream_input))
-        .route("/CloseStdin", unary(of(SELECTED, EMPTY), process::close_stdin))
-        .route("/SendSignal", unary(of(SEND_SIGNAL, EMPTY), process::send_signal));
+        .route(
+            "/SendInput",
+            unary(of(SEND_INPUT, EMPTY), process::send_input),
+        )
+        .route(
+            "/StreamInput",
+            client_stream(of(STREAM_INPUT, EMPTY), process::stream_input),
+        )
+        .route(
+            "/CloseStdin",
+            unary(of(SELECTED, EMPTY), process::close_stdin),
+        )
+        .route(
+            "/SendSignal",
+            unary(of(SEND_SIGNAL, EMPTY), process::send_signal),
+        );
     let filesystem = Router::new()
         .route("/Stat", unary(of(PATH, FOUND), filesystem::stat))
         .route("/MakeDir", unary(of(PATH, FOUND), filesystem::make_dir))
         .route("/Move", unary(of(MOVE, FOUND), filesystem::relocate))
-        .route("/ListDir", unary(of(LIST_DIR, FOUND_MANY), filesystem::list_dir))
+        .route(
+            "/ListDir",
+            unary(of(LIST_DIR, FOUND_MANY), filesystem::list_dir),
+        )
         .route("/Remove", unary(of(PATH, EMPTY), filesystem::remove))
-        .route("/WatchDir", server_stream(of(WATCH, WATCHED), watchers::watch_dir))
-        .route("/CreateWatcher", unary(of(WATCH, WATCHER), watchers::create))
-        .route("/GetWatcherEvents", unary(of(WATCHER, CHANGES), watchers::events))
-        .route("/RemoveWatcher", unary(of(WATCHER, EMPTY), watchers::remove));
+        .route(
+            "/WatchDir",
+            server_stream(of(WATCH, WATCHED), watchers::watch_dir),
+        )
+        .route(
+            "/CreateWatcher",
+            unary(of(WATCH, WATCHER), watchers::create),
+        )
+        .route(
+            "/GetWatcherEvents",
+            unary(of(WATCHER, CHANGES), watchers::events),
+        )
+        .route(
+            "/RemoveWatcher",
+            unary(of(WATCHER, EMPTY), watchers::remove),
+        );
     Router::new()
         .nest("/process.Process", process)
         .nest("/filesystem.Filesystem", filesystem)
-        .route("/health", get(|| async { StatusCode::NO_CONTENT.into_response() }))
+        .route(
+            "/health",
+            get(|| async { StatusCode::NO_CONTENT.into_response() }),
+        )
         .route("/metrics", get(stats::metrics))
         .route("/envs", get(stats::envs))
         .route("/files", get(files::read).post(files::write))

@@ -169,7 +169,11 @@ async fn all(sandbox: &Client) -> Result<Vec<Found>, Fault> {
     filter.page.limit = Some(PAGE);
     loop {
         let page = sandbox.list_processes(&filter).await?;
-        all.extend(page.items.into_iter().map(|one| Found::Process(Box::new(one))));
+        all.extend(
+            page.items
+                .into_iter()
+                .map(|one| Found::Process(Box::new(one))),
+        );
         filter.page.cursor = page.next_cursor;
         if filter.page.cursor.is_none() {
             break;
@@ -181,7 +185,12 @@ async fn all(sandbox: &Client) -> Result<Vec<Found>, Fault> {
     };
     loop {
         let found = sandbox.list_terminals(&page).await?;
-        all.extend(found.items.into_iter().map(|one| Found::Terminal(Box::new(one))));
+        all.extend(
+            found
+                .items
+                .into_iter()
+                .map(|one| Found::Terminal(Box::new(one))),
+        );
         page.cursor = found.next_cursor;
         if page.cursor.is_none() {
             return Ok(all);
@@ -404,13 +413,21 @@ impl Target {
                 .map_err(|_| Fault::invalid("the input is not base64"))
         };
         match (self, input) {
-            (Self::Process(id), Input { stdin: Some(text), .. }) => {
+            (
+                Self::Process(id),
+                Input {
+                    stdin: Some(text), ..
+                },
+            ) => {
                 sandbox.write_stdin(id, None, decoded(text)?).await?;
                 Ok(())
             }
-            (Self::Terminal(keys), Input { pty: Some(text), .. }) => {
-                keys.type_in(decoded(text)?).await
-            }
+            (
+                Self::Terminal(keys),
+                Input {
+                    pty: Some(text), ..
+                },
+            ) => keys.type_in(decoded(text)?).await,
             (Self::Process(_), _) => Err(no_terminal()),
             (Self::Terminal(_), _) => Err(Fault::new(
                 Code::FailedPrecondition,

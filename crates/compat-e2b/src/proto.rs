@@ -31,7 +31,9 @@ pub(crate) fn read(mut bytes: &[u8], message: Message) -> Result<Value, Broken> 
         match (key & 7, &field.kind) {
             (LENGTH, Kind::Map) => {
                 let (name, value) = pair(taken(&mut bytes)?)?;
-                let map = object.entry(field.name).or_insert_with(|| Map::new().into());
+                let map = object
+                    .entry(field.name)
+                    .or_insert_with(|| Map::new().into());
                 if let Some(map) = map.as_object_mut() {
                     map.insert(name, value.into());
                 }
@@ -39,7 +41,9 @@ pub(crate) fn read(mut bytes: &[u8], message: Message) -> Result<Value, Broken> 
             (wire, kind) => {
                 let value = value(&mut bytes, wire, kind)?;
                 if field.many {
-                    let list = object.entry(field.name).or_insert_with(|| Value::Array(Vec::new()));
+                    let list = object
+                        .entry(field.name)
+                        .or_insert_with(|| Value::Array(Vec::new()));
                     if let Some(list) = list.as_array_mut() {
                         list.push(value);
                     }
@@ -152,9 +156,17 @@ fn put(bytes: &mut Vec<u8>, field: &Field, value: &Value) {
         }
         Kind::Signed => {
             let number = value.as_i64().unwrap_or_default();
-            put_number(bytes, field.number, ((number << 1) ^ (number >> 63)).cast_unsigned());
+            put_number(
+                bytes,
+                field.number,
+                ((number << 1) ^ (number >> 63)).cast_unsigned(),
+            );
         }
-        Kind::Flag => put_number(bytes, field.number, value.as_bool().unwrap_or_default().into()),
+        Kind::Flag => put_number(
+            bytes,
+            field.number,
+            value.as_bool().unwrap_or_default().into(),
+        ),
         Kind::Enum(names) => {
             let named = names.iter().find(|(_, name)| *name == string());
             put_number(bytes, field.number, named.map_or(0, |(number, _)| *number));

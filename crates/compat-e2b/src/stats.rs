@@ -1,5 +1,7 @@
 //! What a sandbox uses, in the two forms it is asked for.
 
+use std::time::Duration;
+
 use axum::extract::Extension;
 use axum::response::{IntoResponse, Response};
 use sandshell_client::types::SandboxStats;
@@ -10,10 +12,10 @@ use crate::wire::Inside;
 
 /// The share of its processors that a sandbox has used since it was made, in hundredths.
 fn used_share(stats: &SandboxStats) -> f64 {
-    let cpus = f64::from(stats.cpu.cpus.max(1));
-    let used = stats.cpu.usage_ms.unwrap_or_default() as f64;
-    let lived = stats.uptime_ms.max(1) as f64;
-    (used / lived / cpus * 10_000.0).round() / 100.0
+    let seconds = |ms: u64| Duration::from_millis(ms).as_secs_f64();
+    let used = seconds(stats.cpu.usage_ms.unwrap_or_default());
+    let had = seconds(stats.uptime_ms.max(1)) * f64::from(stats.cpu.cpus.max(1));
+    (used / had * 10_000.0).round() / 100.0
 }
 
 /// As the control plane tells it: the present, of which there is one sample.

@@ -20,9 +20,10 @@ pub(crate) async fn start(
     feed: Feed,
 ) -> Result<(), Fault> {
     let mut request = TerminalRequest {
-        id: tag.map(|tag| tag.parse()).transpose().map_err(|error| {
-            Fault::invalid(format!("the tag of a terminal is an id: {error}"))
-        })?,
+        id: tag
+            .map(|tag| tag.parse())
+            .transpose()
+            .map_err(|error| Fault::invalid(format!("the tag of a terminal is an id: {error}")))?,
         argv: Some(config.argv()?),
         cwd: config.directory(call.user.as_deref()),
         env: config.env(),

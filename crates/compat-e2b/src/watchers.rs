@@ -114,7 +114,10 @@ async fn request_of(call: &Call, asked: &Watch) -> Result<(ChangesRequest, Strin
     let query: FileQuery = query(&asked.path, call.user.as_deref());
     let entry = call.sandbox.stat_file(&query, true).await?;
     if entry.kind != FileKind::Directory {
-        return Err(Fault::invalid(format!("path is not a directory: {}", entry.path)));
+        return Err(Fault::invalid(format!(
+            "path is not a directory: {}",
+            entry.path
+        )));
     }
     let request = ChangesRequest {
         path: Some(query.path),

@@ -181,7 +181,7 @@ fn content(headers: &HeaderMap) -> Option<Content> {
 /// A failure before a handler was asked, in the form that the kind of the request has.
 pub(crate) fn refuse(content_type: Option<&HeaderValue>, fault: &Fault) -> Response {
     match Content::of(content_type) {
-        Some(Content::Stream(codec)) => framed(codec, Bytes::new(), Err(fault)),
+        Some(Content::Stream(codec)) => framed(codec, &[], Err(fault)),
         _ => fault.unary(),
     }
 }
@@ -239,7 +239,9 @@ fn nowhere() -> Fault {
 }
 
 fn too_large() -> Fault {
-    Fault::invalid(format!("the message is over {LARGEST} bytes, or ended early"))
+    Fault::invalid(format!(
+        "the message is over {LARGEST} bytes, or ended early"
+    ))
 }
 
 /// A method that answers with a stream. It ends with its handler, and the handler with its reader.
@@ -320,9 +322,9 @@ where
         match answer.await {
             Ok(value) => {
                 let message = codec.write(&value, method.answers);
-                framed(codec, envelope(0, &message), Ok(()))
+                framed(codec, &envelope(0, &message), Ok(()))
             }
-            Err(fault) => framed(codec, Bytes::new(), Err(&fault)),
+            Err(fault) => framed(codec, &[], Err(&fault)),
         }
     })
 }
@@ -341,8 +343,8 @@ pub(crate) async fn before<T>(
 }
 
 /// A whole answer of envelopes.
-fn framed(codec: Codec, messages: Bytes, ended: Result<(), &Fault>) -> Response {
-    let mut body = BytesMut::from(&messages[..]);
+fn framed(codec: Codec, messages: &[u8], ended: Result<(), &Fault>) -> Response {
+    let mut body = BytesMut::from(messages);
     body.extend_from_slice(&last_envelope(ended));
     let kind = [(header::CONTENT_TYPE, Content::Stream(codec).as_header())];
     (kind, body.freeze()).into_response()

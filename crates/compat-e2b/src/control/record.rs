@@ -21,7 +21,9 @@ pub(super) fn template(record: &SandboxRecord) -> &str {
 pub(super) fn metadata(record: &SandboxRecord) -> BTreeMap<&str, &str> {
     let labels = record.spec.labels.iter();
     let theirs = labels.filter(|(name, _)| !name.starts_with("e2b/"));
-    theirs.map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    theirs
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect()
 }
 
 pub(super) fn state(record: &SandboxRecord) -> &'static str {
@@ -55,6 +57,12 @@ fn ends_at(record: &SandboxRecord) -> String {
     end.map_or_else(|| NEVER.to_owned(), |end| end.to_string())
 }
 
+/// Whole processors, of a share of them.
+#[expect(clippy::cast_sign_loss, reason = "a share is positive")]
+fn processors(cpus: Option<f64>) -> u32 {
+    cpus.unwrap_or_default().ceil() as u32
+}
+
 /// As it is listed. What has no limit is 0.
 pub(super) fn listed(record: &SandboxRecord) -> Value {
     let limits = record.spec.limits.clone().unwrap_or_default();
@@ -66,7 +74,7 @@ pub(super) fn listed(record: &SandboxRecord) -> Value {
         "alias": template(record),
         "startedAt": record.created_at,
         "endAt": ends_at(record),
-        "cpuCount": limits.cpus.unwrap_or_default().ceil() as u64,
+        "cpuCount": processors(limits.cpus),
         "memoryMB": mebibytes(limits.memory_bytes),
         "diskSizeMB": mebibytes(limits.disk_bytes),
         "state": state(record),
@@ -82,8 +90,9 @@ pub(super) fn detail(record: &SandboxRecord, settings: &Settings) -> Value {
     let network = record.spec.network.as_ref();
     detail["envdAccessToken"] = settings.key.token_of(record).into();
     detail["domain"] = json!(settings.domain);
-    detail["allowInternetAccess"] =
-        network.is_some_and(|network| network.mode != NetworkMode::None).into();
+    detail["allowInternetAccess"] = network
+        .is_some_and(|network| network.mode != NetworkMode::None)
+        .into();
     detail["lifecycle"] = json!({
         "autoResume": idle,
         "onTimeout": if idle { "pause" } else { "kill" },

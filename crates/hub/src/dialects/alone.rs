@@ -69,9 +69,8 @@ impl Front for OfCloudflare {
 
 impl Front for OfE2b {
     fn shown<'a>(&self, headers: &'a HeaderMap) -> Option<&'a [u8]> {
-        let names = ["x-access-token", "x-api-key"].into_iter();
-        let shown = names.filter_map(|name| headers.get(name)).next()?;
-        let shown = shown.as_bytes();
+        let mut names = ["x-access-token", "x-api-key"].into_iter();
+        let shown = names.find_map(|name| headers.get(name))?.as_bytes();
         Some(shown.strip_prefix(b"e2b_").unwrap_or(shown))
     }
 

@@ -174,9 +174,7 @@ pub(super) fn admit(
     let public = |sandbox: &Sandbox| sandbox.labels().contains_key(PUBLIC);
     let open = edge.hub().registry.any_live(id).filter(public);
     match open.map(|sandbox| Wanted::at(sandbox, port)) {
-        Some(Wanted::Port(sandbox, port)) => {
-            Ok((right_to(&sandbox), Wanted::Port(sandbox, port)))
-        }
+        Some(Wanted::Port(sandbox, port)) => Ok((right_to(&sandbox), Wanted::Port(sandbox, port))),
         _ => Err(no_token()),
     }
 }
@@ -187,7 +185,10 @@ fn by_key(edge: &Edge, key: &str) -> Option<Arc<Token>> {
 }
 
 fn gone(id: &str) -> ApiError {
-    ApiError::new(ErrorCode::SandboxGone, format!("the sandbox {id:?} is gone"))
+    ApiError::new(
+        ErrorCode::SandboxGone,
+        format!("the sandbox {id:?} is gone"),
+    )
 }
 
 /// The right to use a sandbox, for as long as a request lasts.
@@ -204,12 +205,7 @@ fn at(sandbox: &Sandbox, port: u16) -> Reach {
 }
 
 /// The sandbox that signed a request for a file.
-fn signer(
-    edge: &Edge,
-    rest: &Uri,
-    head: &Parts,
-    id: Option<&str>,
-) -> Result<Sandbox, ApiError> {
+fn signer(edge: &Edge, rest: &Uri, head: &Parts, id: Option<&str>) -> Result<Sandbox, ApiError> {
     let signature = Signature::of(&head.method, rest.query().unwrap_or_default());
     let signature = signature.ok_or_else(no_token)?;
     let hub = edge.hub();
