@@ -129,7 +129,8 @@ pub(crate) struct Asked {
 impl Asked {
     /// One of E2B's that is told by the name it is for.
     pub(crate) fn by_name(request: &mut Request<Body>, dialects: &Dialects) -> Option<Self> {
-        let domain = dialects.e2b_domain.as_ref()?;
+        let on = dialects.on.contains(&Dialect::E2b);
+        let domain = dialects.e2b_domain.as_ref().filter(|_| on)?;
         e2b::enter_by_name(domain, request)?;
         Some(Self {
             dialect: Dialect::E2b,
