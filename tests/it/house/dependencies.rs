@@ -23,11 +23,20 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     (
         "sandshell-hub",
         &[
-            "types", "sys", "isolate", "files", "agent", "client", "mcp", "compat",
+            "types",
+            "sys",
+            "isolate",
+            "files",
+            "agent",
+            "client",
+            "mcp",
+            "compat",
+            "compat-e2b",
         ],
     ),
     ("sandshell-client", &["types"]),
     ("sandshell-compat", &["client"]),
+    ("sandshell-compat-e2b", &["client", "compat"]),
     ("sandshell-mcp", &["types", "client"]),
     (
         "sandshell",
