@@ -1,7 +1,9 @@
 //! What requests bring.
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::FromRequest;
+use bytes::BytesMut;
+use futures_util::StreamExt as _;
 use http::{HeaderMap, Request};
 use sandshell_client::types::SessionId;
 use serde::de::DeserializeOwned;
@@ -10,6 +12,9 @@ use super::error::Fault;
 
 /// Largest body that is read as a whole. Files and archives are not.
 const MOST: usize = 2 * 1024 * 1024;
+
+/// So much of one that is larger is still taken, as a client hears nothing while it speaks.
+const HEARD_OUT: usize = 16 * 1024 * 1024;
 
 /// A JSON body whose mistakes are told in the dialect's form.
 pub(super) struct Json<T>(pub(super) T);
@@ -46,9 +51,23 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJ
 }
 
 async fn whole(request: Request<Body>) -> Result<bytes::Bytes, Fault> {
-    to_bytes(request.into_body(), MOST)
-        .await
-        .map_err(|_| Fault::invalid(format!("the body is over {MOST} bytes, or ended early")))
+    let mut pieces = request.into_body().into_data_stream();
+    let mut body = BytesMut::new();
+    let mut length = 0;
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|_| Fault::invalid("Could not read request body"))?;
+        length += piece.len();
+        if length > HEARD_OUT {
+            break;
+        }
+        if length <= MOST {
+            body.extend_from_slice(&piece);
+        }
+    }
+    if length > MOST {
+        return Err(Fault::too_large(format!("the body is over {MOST} bytes")));
+    }
+    Ok(body.freeze())
 }
 
 /// The session a request names.

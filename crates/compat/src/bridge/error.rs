@@ -83,6 +83,10 @@ impl Fault {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, Code::InvalidRequest, error)
     }
 
+    pub(super) fn too_large(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, Code::TooLarge, error)
+    }
+
     pub(super) fn no_file(path: &str) -> Self {
         let error = format!("File not found: {path}");
         Self::new(StatusCode::NOT_FOUND, Code::ReadNotFound, error)
@@ -119,9 +123,7 @@ impl Fault {
             | ErrorCode::UserNotFound
             | ErrorCode::IsolationUnavailable => Self::invalid(detail),
             ErrorCode::SandboxNotFound | ErrorCode::SandboxGone => Self::missing(detail),
-            ErrorCode::BodyTooLarge => {
-                Self::new(StatusCode::PAYLOAD_TOO_LARGE, Code::TooLarge, detail)
-            }
+            ErrorCode::BodyTooLarge => Self::too_large(detail),
             ErrorCode::LimitReached | ErrorCode::Unavailable | ErrorCode::SandboxPaused => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Capacity, detail)
             }

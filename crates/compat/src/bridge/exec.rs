@@ -29,9 +29,9 @@ use crate::session;
 use crate::sse::{Feed, Gone, events};
 
 /// How long after the end of a command's time the stream stays open. The `OpenAI` Agents SDK gives up
-/// five seconds after that time, and only then calls it a timeout; an `error` would be a failure of the
+/// five seconds after that time, or somewhat later, and only then calls it a timeout; an `error` would be a failure of the
 /// transport to it.
-const HELD_OPEN: Duration = Duration::from_secs(6);
+const HELD_OPEN: Duration = Duration::from_secs(10);
 
 /// Given to a command whose reader has gone, to end by itself.
 const GRACE_MS: u64 = 1000;

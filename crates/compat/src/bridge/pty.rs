@@ -48,8 +48,9 @@ pub(super) async fn connect(
         let (id, terminal) = made.map_err(failed)?;
         return Ok(upgrade.on_upgrade(async move |socket| {
             pty::carry(socket, terminal, lease).await;
+            // Often its sandbox has gone before it.
             if let Err(error) = client.delete_terminal(&id).await {
-                tracing::info!(%error, "a terminal without its connection was not ended");
+                tracing::debug!(%error, "a terminal without its connection was not ended");
             }
         }));
     };

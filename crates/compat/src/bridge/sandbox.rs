@@ -1,6 +1,6 @@
 //! Sandboxes: their making and end, and which one a request is for.
 
-use axum::extract::{Extension, FromRequestParts, Path};
+use axum::extract::{Extension, FromRequestParts};
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use http::request::Parts;
@@ -26,21 +26,16 @@ pub(super) struct Sandbox {
     pub(super) client: Client,
 }
 
-#[derive(Deserialize)]
-struct InPath {
-    id: String,
-}
-
 impl<S: Send + Sync> FromRequestParts<S> for Named {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Fault> {
-        let wrong = || Fault::invalid("Invalid sandbox ID format");
-        let path = Path::<InPath>::from_request_parts(parts, state).await;
-        let Path(InPath { id }) = path.map_err(|_| wrong())?;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Fault> {
+        // The rest of the path need not be text.
+        let id = parts.uri.path().split('/').nth(3).unwrap_or_default();
+        let wrong = |_| Fault::invalid("Invalid sandbox ID format");
         let hub = parts.extensions.get::<Client>().cloned();
         Ok(Self {
-            id: id.parse().map_err(|_| wrong())?,
+            id: id.parse().map_err(wrong)?,
             hub: hub.ok_or_else(|| Fault::failed(Code::Pool, "there is no hub"))?,
         })
     }
