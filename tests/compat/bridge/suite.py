@@ -40,7 +40,13 @@ from service import (
 CLIENTS = 20
 
 
-class Suite(unittest.IsolatedAsyncioTestCase):
+class Case(unittest.IsolatedAsyncioTestCase):
+    def setUp(self):
+        # Else each pause of a busy machine is told of.
+        asyncio.get_event_loop().set_debug(False)
+
+
+class Suite(Case):
     pass
 
 
@@ -57,7 +63,7 @@ for scenario in [*commands.ALL, *files.ALL]:
     setattr(Suite, f"test_{scenario.__name__}", alone(scenario))
 
 
-class More(unittest.IsolatedAsyncioTestCase):
+class More(Case):
     async def test_a_large_file(self):
         async with sandbox() as session:
             await files.contents(session, 50_000_000)
@@ -71,23 +77,12 @@ class More(unittest.IsolatedAsyncioTestCase):
         async with sandbox(manifest=manifest) as session:
             await commands.manifest_environment(session)
 
-    async def test_many_at_once(self):
-        """The same with many clients, each with a sandbox of its own."""
-
-        async def one():
-            for scenario in [*commands.ALL, *files.ALL]:
-                async with sandbox() as session:
-                    await scenario(session)
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(CLIENTS):
-                group.create_task(one())
-
     async def test_a_life(self):
         client = CloudflareSandboxClient()
         session = await client.create(options=options())
         await session.start()
         await session.write("kept", stream(b"1"))
+        await inner(session)._close_http()
         state = client.deserialize_session_state(client.serialize_session_state(session.state))
         # Found again, with what it has.
         again = await client.resume(state)
@@ -98,7 +93,6 @@ class More(unittest.IsolatedAsyncioTestCase):
             known = await native.ask("GET", f"/v1/sandboxes/{sandbox_id(session)}")
             assert known[0] == 200 and known[1]["state"] == "ready", known
             await client.delete(again)
-            assert not await inner(again).running()
             path = f"/v1/sandbox/{sandbox_id(session)}"
             assert await raw.ask("DELETE", path) == (204, b"")
             assert await raw.ask("GET", path + "/running") == (200, {"running": False})
@@ -147,7 +141,21 @@ class More(unittest.IsolatedAsyncioTestCase):
             assert (await anyone.ask("GET", "/v1/openapi.json"))[0] == 401
 
 
-class Errors(unittest.IsolatedAsyncioTestCase):
+class Crowd(Case):
+    async def test_many_at_once(self):
+        """The same with many clients, each with a sandbox of its own."""
+
+        async def one():
+            for scenario in [*commands.ALL, *files.ALL]:
+                async with sandbox() as session:
+                    await scenario(session)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CLIENTS):
+                group.create_task(one())
+
+
+class Errors(Case):
     """Each failure is the exception that the SDK has for it."""
 
     async def fails(self, kind, work, **context):
@@ -238,7 +246,7 @@ async def as_it_is(path, *, for_write=False):
     return path
 
 
-class BadInput(unittest.IsolatedAsyncioTestCase):
+class BadInput(Case):
     """What is no request is refused in the bridge's own form."""
 
     async def test_it(self):
