@@ -64,7 +64,8 @@ async fn a_tunnel_is_a_preview_where_there_can_be_one() {
     let sandbox = in_time(client.create_sandbox(&SandboxSpec::default())).await;
     let id = sandbox.unwrap().id;
     let path = format!("/bridge/v1/sandbox/{id}/tunnel/8080");
-    let reply = client.raw(Method::POST, &path, &HeaderMap::new(), "");
+    let no_headers = HeaderMap::new();
+    let reply = client.raw(Method::POST, &path, &no_headers, "");
     let (status, _, body) = in_time(reply).await.unwrap();
     assert_eq!(status, 200, "{body:?}");
     let tunnel: serde_json::Value = serde_json::from_slice(&body).unwrap();
@@ -72,6 +73,6 @@ async fn a_tunnel_is_a_preview_where_there_can_be_one() {
     assert!(host.starts_with(&format!("8080-{id}-")), "{host}");
     assert!(host.ends_with(".preview.example.org"), "{host}");
     assert_eq!(tunnel["url"], format!("https://{host}/"));
-    let reply = client.raw(Method::DELETE, &path, &HeaderMap::new(), "");
+    let reply = client.raw(Method::DELETE, &path, &no_headers, "");
     assert_eq!(in_time(reply).await.unwrap().0, 204);
 }
