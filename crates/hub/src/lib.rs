@@ -51,7 +51,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use sandshell_agent::parts::{
-    Browsers, CAPACITY, Keys, Listener, Metrics, RequestIds, Routes, StateDir, Tickets,
+    Browsers, CAPACITY, Keys, Listener, Metrics, RequestIds, RouteFacts, Routes, StateDir, Tickets,
     serve_connections, told_to_end, write_ready_file,
 };
 use sandshell_agent::{Listen, Origin, Token, TokenError};
@@ -243,7 +243,7 @@ pub(crate) struct Hub {
 /// The routes of the hub.
 fn routes() -> &'static Routes {
     static ROUTES: OnceLock<Routes> = OnceLock::new();
-    ROUTES.get_or_init(|| Routes::of(&api::served()))
+    ROUTES.get_or_init(|| Routes::new(include!(concat!(env!("OUT_DIR"), "/routes.rs"))))
 }
 
 /// Serves a hub until it is told to end. `announce` is called once, when requests are served.

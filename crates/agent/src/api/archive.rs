@@ -12,8 +12,6 @@ use sandshell_files::{
     Compression, FileError, Named, Pack, PackRules, Stop, inlet, merge_into, outlet,
 };
 use sandshell_types::{ArchiveCounts, ArchiveFormat, ErrorCode, SessionId};
-use utoipa_axum::router::UtoipaMethodRouter;
-use utoipa_axum::routes;
 
 use super::AgentState;
 use super::document::{PackProblems, UnpackProblems};
@@ -23,9 +21,11 @@ use crate::Agent;
 use crate::extract::{Query, discard, next_data};
 use crate::problem::ApiError;
 
-/// Its routes.
-pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
-    vec![routes!(pack, unpack)]
+crate::table! {
+    /// Its routes.
+    pub(super) Arc<Agent> {
+        self::pack, self::unpack;
+    }
 }
 
 /// Query of the archive routes. `exclude` may be given several times, which the form of other queries
