@@ -100,7 +100,7 @@ impl Fault {
     /// What a call of ours failed with, told as the failure of `what`.
     pub(super) fn of(code: Code, what: &str) -> impl Fn(ClientError) -> Self {
         move |error| match error {
-            ClientError::Problem(problem) => Self::told(*problem, code, what),
+            ClientError::Problem(problem) => Self::told(&problem, code, what),
             other => {
                 tracing::warn!(error = %other, "the API did not answer");
                 Self::failed(code, format!("{what} failed: {other}"))
@@ -108,7 +108,7 @@ impl Fault {
         }
     }
 
-    fn told(problem: Problem, code: Code, what: &str) -> Self {
+    fn told(problem: &Problem, code: Code, what: &str) -> Self {
         let detail = match &problem.hint {
             Some(hint) => format!("{what} failed: {} {hint}", sentence(&problem.detail)),
             None => format!("{what} failed: {}", problem.detail),
@@ -151,6 +151,6 @@ impl IntoResponse for Fault {
 
 impl From<Problem> for Fault {
     fn from(problem: Problem) -> Self {
-        Self::told(problem, Code::ExecTransport, "the request")
+        Self::told(&problem, Code::ExecTransport, "the request")
     }
 }
