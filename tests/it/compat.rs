@@ -3,6 +3,7 @@
 //! Each has a directory below `tests/compat` with its own suite, in its own language; here are only the
 //! server and what the suite is told of it.
 
+mod bridge;
 mod cloudflare;
 
 use std::path::{Path, PathBuf};
@@ -22,6 +23,24 @@ fn suite(name: &str) -> Option<PathBuf> {
     let place = root().join(target).join("node").join(name);
     if place.join("installed").exists() {
         return Some(place);
+    }
+    eprintln!(
+        "SKIPPED: {} has no packages; scripts/test installs them",
+        place.display()
+    );
+    None
+}
+
+/// The same for a suite in Python: its interpreter, with the packages.
+#[expect(
+    clippy::print_stderr,
+    reason = "nobody may take a skipped check for a passed one"
+)]
+fn python(name: &str) -> Option<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let place = root().join(target).join("venv").join(name);
+    if place.join("installed").exists() {
+        return Some(place.join("bin/python"));
     }
     eprintln!(
         "SKIPPED: {} has no packages; scripts/test installs them",

@@ -373,6 +373,10 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "DOMAIN")]
     pub(crate) preview_domain: Option<PreviewDomain>,
 
+    /// What is done about a protection that cannot be had, for a sandbox that does not say.
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = crate::sandboxes::Isolation::Strict)]
+    pub(crate) isolation: crate::sandboxes::Isolation,
+
     /// Services whose clients are served besides our own, at a path of their name; `none` for none.
     #[arg(
         long,

@@ -25,6 +25,15 @@ pub(crate) enum Isolation {
     BestEffort,
 }
 
+impl From<Isolation> for IsolationPolicy {
+    fn from(isolation: Isolation) -> Self {
+        match isolation {
+            Isolation::Strict => Self::Strict,
+            Isolation::BestEffort => Self::BestEffort,
+        }
+    }
+}
+
 /// What happens to an idle sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Idle {
@@ -119,7 +128,7 @@ pub(crate) struct CreateArguments {
     #[arg(long, value_name = "MODE", value_parser = network)]
     network: Option<NetworkMode>,
 
-    /// What is done about a protection that cannot be had [default: strict].
+    /// What is done about a protection that cannot be had [default: the hub's].
     #[arg(long, value_name = "POLICY")]
     isolation: Option<Isolation>,
 
@@ -176,10 +185,7 @@ impl CreateArguments {
             network,
             secrets: Vec::new(),
             isolation: self.isolation.map(|policy| IsolationSpec {
-                policy: match policy {
-                    Isolation::Strict => IsolationPolicy::Strict,
-                    Isolation::BestEffort => IsolationPolicy::BestEffort,
-                },
+                policy: policy.into(),
                 require: Vec::new(),
             }),
             idle_timeout_ms: self.idle,

@@ -18,7 +18,6 @@ mod port;
 mod process;
 mod pty;
 mod session;
-mod sse;
 mod watch;
 
 use axum::Router;

@@ -56,6 +56,7 @@ use sandshell_agent::parts::{
 };
 use sandshell_agent::{Listen, Origin, Token, TokenError};
 use sandshell_mcp::HttpService;
+use sandshell_types::IsolationPolicy;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -122,6 +123,8 @@ pub struct HubOptions {
     pub rate: u32,
     /// Sandboxes kept ready.
     pub warm: usize,
+    /// How well a sandbox must be isolated whose spec does not say.
+    pub isolation: IsolationPolicy,
     /// The services whose clients are served.
     pub dialects: Vec<Dialect>,
     /// Whether sandboxes end with the hub.
@@ -231,6 +234,7 @@ pub(crate) struct Hub {
     pub(crate) ids: RequestIds,
     pub(crate) routes: &'static Routes,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) isolation: IsolationPolicy,
     pub(crate) tunnels: Tunnels,
     pub(crate) mcp: HttpService,
     pub(crate) dialects: Dialects,
@@ -300,6 +304,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
         ids: RequestIds::new(),
         routes: routes(),
         metrics: Arc::new(Metrics::new(routes())),
+        isolation: options.isolation,
         tunnels: Tunnels {
             open: TaskTracker::new(),
             shutdown: shutdown.clone(),

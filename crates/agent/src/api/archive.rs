@@ -76,6 +76,7 @@ impl ArchiveQuery {
                 }
                 "exclude" if packing => query.rules.exclude.push(value),
                 "gitignore" if packing => query.rules.gitignore = flag(&name, &value)?,
+                "copy_links" if packing => query.rules.copy_links = flag(&name, &value)?,
                 "skip_unreadable" if packing => {
                     query.rules.skip_unreadable = flag(&name, &value)?;
                 }
@@ -122,6 +123,7 @@ fn flag(name: &str, value: &str) -> Result<bool, ApiError> {
         ("exclude" = Option<Vec<String>>, Query, description = "A glob of what to leave out; may be given several times."),
         ("gitignore" = Option<bool>, Query, description = "Leave out what .gitignore files exclude; false by default."),
         ("skip_unreadable" = Option<bool>, Query, description = "Leave out what the user may not read; false by default."),
+        ("copy_links" = Option<bool>, Query, description = "Store each name of a hard-linked file as a file of its own, for readers that take no hard links; false by default."),
         ("session" = Option<String>, Query, description = "Relative paths start at this session's directory."),
         ("user" = Option<String>, Query, description = "Whose rights are used: a user name or uid; the sandbox's user by default."),
     ),

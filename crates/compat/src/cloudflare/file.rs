@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 
 use super::body::{Json, LargeJson, invalid};
 use super::error::{Code, Fault};
-use super::sse::events;
 use super::{session, success};
+use crate::sse::events;
 use crate::text::Text;
 
 /// Largest file that is read in one answer.
@@ -453,7 +453,7 @@ pub(super) async fn backup(
         format: ArchiveFormat::TarZst,
         exclude: asked.excludes,
         gitignore: asked.gitignore,
-        skip_unreadable: false,
+        ..ArchiveQuery::default()
     };
     let bytes = sandbox
         .get_archive(&archive)
