@@ -12,6 +12,7 @@
 )]
 
 mod backup;
+mod cloudflare;
 mod command_line;
 mod contexts;
 mod exec;
@@ -56,6 +57,7 @@ const SECTIONS: &[&str] = &[
     "sandboxes",
     "neighbour",
     "cli",
+    "cloudflare",
     "contexts",
     "files",
     "backup",
@@ -226,6 +228,9 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("cli") {
         command_line::run(report, options.count(200)).await?;
+    }
+    if options.wants("cloudflare") {
+        cloudflare::run(report, options.count(500)).await?;
     }
     if options.wants("contexts") {
         let agent = Agent::start();

@@ -135,8 +135,8 @@ impl Client {
     }
 
     /// Deletes a backup.
-    pub async fn delete_backup(&self, id: &BackupId) -> Result<(), ClientError> {
-        self.done(Method::DELETE, &format!("/v1/backups/{id}"))
+    pub async fn delete_backup(&self, id: &BackupId) -> Result<BackupRecord, ClientError> {
+        self.without_body(Method::DELETE, &format!("/v1/backups/{id}"))
             .await
     }
 }

@@ -102,7 +102,7 @@ pub(super) async fn delete(
             let message = format!("Session '{id}' not found");
             return Err(Fault::new(Code::InternalError, message).context(json!({"sessionId": id})));
         }
-        other => other?,
+        other => drop(other?),
     }
     Ok(success(json!({"sessionId": id})))
 }
