@@ -1,6 +1,6 @@
 //! The benchmark: the floor and us in one run.
 //!
-//! `sandshell-bench [--quick] [--json FILE] [--no-bars] [SECTION…]`. The agent is the `sandshell`
+//! `sandshell-bench --help` tells how it is called. The agent is the `sandshell`
 //! next to this program, or `$SANDSHELL_BIN`. Latencies are taken in five runs, each a run of the
 //! floor followed by one of ours, so that both see the same machine.
 //!
@@ -12,6 +12,7 @@
 )]
 
 mod backup;
+mod cloudflare;
 mod command_line;
 mod contexts;
 mod exec;
@@ -31,6 +32,7 @@ mod sandboxes;
 mod sessions;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -55,16 +57,35 @@ const SECTIONS: &[&str] = &[
     "sandboxes",
     "neighbour",
     "cli",
+    "cloudflare",
     "contexts",
     "files",
     "backup",
     "in-process",
 ];
 
+const HELP: &str = "\
+Usage: sandshell-bench [--quick] [--no-bars] [--json FILE] [SECTION…]
+
+Measures the floor and us in one run, and fails when a bar is missed.
+
+  --quick      a tenth of the rounds
+  --no-bars    show the bars, but do not fail by them
+  --json FILE  write the figures there, too
+
+SANDSHELL_BIN names the binary to measure [default: the one beside this program].
+";
+
 fn main() -> Result<ExitCode> {
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == "init") {
-        return init(words);
+    match words.next() {
+        Some(word) if word == "init" => return init(words),
+        Some(word) if word == "--help" || word == "-h" => {
+            let help = format!("{HELP}\nSections: {}\n", SECTIONS.join(", "));
+            std::io::stdout().write_all(help.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        _ => {}
     }
     let options = Options::parse(std::env::args().skip(1))?;
     let report = measure(&options)?;
@@ -207,6 +228,9 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("cli") {
         command_line::run(report, options.count(200)).await?;
+    }
+    if options.wants("cloudflare") {
+        cloudflare::run(report, options.count(500)).await?;
     }
     if options.wants("contexts") {
         let agent = Agent::start();

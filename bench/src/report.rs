@@ -254,6 +254,11 @@ fn progress(text: &str) {
     eprintln!("{text}");
 }
 
+/// Says what was not measured, so that nobody takes it for met.
+pub(crate) fn skipped(why: &str) {
+    progress(&format!("SKIPPED: {why}"));
+}
+
 fn read(path: &str) -> String {
     std::fs::read_to_string(path)
         .unwrap_or_default()

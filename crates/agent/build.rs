@@ -1,5 +1,5 @@
 //! Makes the page of the explorer: one file with its style and script in it, compressed once, and the
-//! policy that lets a browser run just that script.
+//! policy that lets a browser run just that script. And embeds the `OpenAPI` document (`build/document.rs`).
 
 use std::io::Write as _;
 use std::path::Path;
@@ -9,6 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::{Compression, GzBuilder};
 use sha2::{Digest as _, Sha256};
+
+#[path = "build/document.rs"]
+mod document;
 
 fn main() -> io::Result<()> {
     let source = |name: &str| {
@@ -36,5 +39,6 @@ fn main() -> io::Result<()> {
     let out = Path::new(&out);
     fs::write(out.join("explorer.html"), &page)?;
     fs::write(out.join("explorer.html.gz"), small)?;
-    fs::write(out.join("explorer.policy"), policy)
+    fs::write(out.join("explorer.policy"), policy)?;
+    document::embed("agent-v1.json")
 }

@@ -36,6 +36,7 @@ mod ports;
 mod processes;
 mod run;
 mod sandbox;
+mod scenarios;
 mod search;
 mod sessions;
 mod shell_cases;

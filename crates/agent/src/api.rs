@@ -21,6 +21,7 @@ mod sandbox;
 mod search;
 pub(crate) mod service;
 mod sessions;
+pub(crate) mod table;
 mod terminals;
 mod tickets;
 mod watch;
@@ -35,8 +36,6 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use sandshell_exec::{CommandHandle, ProcessHandle};
 use sandshell_types::Encoding;
 use serde::Serialize;
-use utoipa_axum::router::UtoipaMethodRouter;
-use utoipa_axum::routes;
 
 use crate::Agent;
 use crate::idempotency::Ticket;
@@ -45,53 +44,69 @@ pub use document::openapi_json;
 
 type AgentState = axum::extract::State<Arc<Agent>>;
 
-/// Every route.
-fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
-    let core = vec![
-        routes!(exec::exec),
-        routes!(processes::start, processes::list),
-        routes!(processes::get, processes::forget),
-        routes!(processes::output),
-        routes!(processes::write_stdin),
-        routes!(processes::close_stdin),
-        routes!(processes::signal),
-        routes!(processes::kill),
-        routes!(processes::wait),
-        routes!(sessions::create, sessions::list),
-        routes!(sessions::get, sessions::patch, sessions::end),
-        routes!(sessions::exec),
-        routes!(sessions::interrupt),
-        routes!(sessions::fork),
-        routes!(sessions::commands),
-        routes!(sessions::command),
-        routes!(sessions::command_output),
-    ];
-    let service = vec![
-        routes!(service::healthz),
-        routes!(service::readyz),
-        routes!(service::version),
-        routes!(service::openapi),
-        routes!(explorer::docs),
-        routes!(tickets::create),
-        routes!(metrics::metrics),
-    ];
-    [
-        core,
-        terminals::table(),
-        files::table(),
-        search::table(),
-        archive::table(),
-        watch::table(),
-        git::table(),
-        backups::table(),
-        ports::table(),
-        contexts::table(),
-        sandbox::table(),
-        service,
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+mod core {
+    use super::{Agent, Arc, exec, processes, sessions};
+
+    crate::table! {
+        pub(super) Arc<Agent> {
+            exec::exec;
+            processes::start, processes::list;
+            processes::get, processes::forget;
+            processes::output;
+            processes::write_stdin;
+            processes::close_stdin;
+            processes::signal;
+            processes::kill;
+            processes::wait;
+            sessions::create, sessions::list;
+            sessions::get, sessions::patch, sessions::end;
+            sessions::exec;
+            sessions::interrupt;
+            sessions::fork;
+            sessions::commands;
+            sessions::command;
+            sessions::command_output;
+        }
+    }
+}
+
+mod basics {
+    use super::{Agent, Arc, explorer, metrics, service, tickets};
+
+    crate::table! {
+        pub(super) Arc<Agent> {
+            service::healthz;
+            service::readyz;
+            service::version;
+            service::openapi;
+            explorer::docs;
+            tickets::create;
+            metrics::metrics;
+        }
+    }
+}
+
+/// All tables.
+macro_rules! every {
+    ($of:ident) => {
+        [
+            core::$of(),
+            terminals::$of(),
+            files::$of(),
+            search::$of(),
+            archive::$of(),
+            watch::$of(),
+            git::$of(),
+            backups::$of(),
+            ports::$of(),
+            contexts::$of(),
+            sandbox::$of(),
+            basics::$of(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+    };
 }
 
 pub(crate) fn router(agent: Arc<Agent>) -> Router {
@@ -101,11 +116,15 @@ pub(crate) fn router(agent: Arc<Agent>) -> Router {
 /// The router of no agent yet.
 fn unassigned() -> &'static Router<Arc<Agent>> {
     static ROUTER: OnceLock<Router<Arc<Agent>>> = OnceLock::new();
-    ROUTER.get_or_init(|| document::assemble(table()).split_for_parts().0)
+    ROUTER.get_or_init(|| table::router(every!(table)))
 }
 
-/// Makes what all agents of a process have in common: the document and what is read from it take tens
-/// of milliseconds and megabytes, which those who fork agents need not spend on each.
+#[cfg(test)]
+fn documented() -> Vec<utoipa_axum::router::UtoipaMethodRouter<Arc<Agent>>> {
+    every!(documented)
+}
+
+/// Makes what all agents of a process have in common, which those who fork agents need not spend on each.
 pub fn prepare() {
     routes::own();
     unassigned();

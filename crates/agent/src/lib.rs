@@ -70,14 +70,18 @@ pub use listen::Listen;
 pub use state_dir::StateDirError;
 pub use token::{Token, TokenError};
 
+#[doc(hidden)]
+pub use pastey;
+
 /// What the hub's edge is made of too, so that both answer alike.
 pub mod parts {
     pub use crate::api::document::complete::complete;
-    pub use crate::api::document::responses;
+    pub use crate::api::document::{compact, responses, unpack};
     pub use crate::api::explorer::{docs, with_tag};
     pub use crate::api::paging::{PageQuery, page};
-    pub use crate::api::routes::{Route, Routes};
+    pub use crate::api::routes::{Route, RouteFacts, Routes};
     pub use crate::api::service::{__path_healthz, __path_version, healthz, version};
+    pub use crate::api::table::{Row, filter, router};
     pub use crate::auth::OPEN;
     pub use crate::browsers::{Browsers, Caller, is_websocket, take_parameter};
     pub use crate::edge::{IDEMPOTENCY_KEY, REPLAYED, render_problem, text_of, valid_key};

@@ -157,7 +157,7 @@ impl Metrics {
 
     fn label(&self, index: usize) -> &'static str {
         let route = self.routes.all().get(index);
-        route.map_or("other", |route| route.template.as_str())
+        route.map_or("other", |route| route.template())
     }
 }
 

@@ -379,6 +379,10 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "DOMAIN")]
     pub(crate) preview_domain: Option<PreviewDomain>,
 
+    /// What is done about a protection that cannot be had, for a sandbox that does not say.
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = crate::sandboxes::Isolation::Strict)]
+    pub(crate) isolation: crate::sandboxes::Isolation,
+
     /// Services whose clients are served besides our own, at a path of their name; `none` for none.
     #[arg(
         long,
@@ -389,17 +393,6 @@ pub(crate) struct ServeArguments {
         value_name = "NAME"
     )]
     pub(crate) dialects: Vec<Option<Dialect>>,
-
-    /// What is done about a protection that is off, in sandboxes that a client of another service makes:
-    /// it has no word for that.
-    #[arg(
-        long,
-        env = "SANDSHELL_DIALECT_ISOLATION",
-        value_enum,
-        default_value_t = crate::sandboxes::Isolation::Strict,
-        value_name = "POLICY"
-    )]
-    pub(crate) dialect_isolation: crate::sandboxes::Isolation,
 
     /// Domain that clients of E2B are given as `E2B_DOMAIN`; all names below it must lead here, over TLS
     /// that something before us ends.

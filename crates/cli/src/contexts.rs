@@ -135,8 +135,8 @@ pub(crate) fn run(remote: Remote, own: ContextArguments) -> Done {
             ContextCommand::Rm { contexts } => {
                 for thing in &contexts {
                     let (sandbox, record) = context(hub, thing).await?;
-                    sandbox.client.delete_context(&record.id).await?;
-                    hub.out.made(&record, record.id.as_str())?;
+                    let reply = sandbox.client.delete_context(&record.id).await?;
+                    hub.out.made(&reply, record.id.as_str())?;
                 }
             }
         }

@@ -26,8 +26,8 @@ pub(crate) enum Isolation {
 }
 
 impl From<Isolation> for IsolationPolicy {
-    fn from(asked: Isolation) -> Self {
-        match asked {
+    fn from(isolation: Isolation) -> Self {
+        match isolation {
             Isolation::Strict => Self::Strict,
             Isolation::BestEffort => Self::BestEffort,
         }
@@ -48,6 +48,33 @@ impl From<Idle> for OnIdle {
         match what {
             Idle::Sleep => Self::Sleep,
             Idle::Destroy => Self::Destroy,
+        }
+    }
+}
+
+/// What a sandbox may use, and what can be changed of that while it is there.
+#[derive(Debug, Args)]
+pub(crate) struct Most {
+    /// Most memory, such as 512m.
+    #[arg(long, value_name = "SIZE", value_parser = values::bytes)]
+    memory: Option<u64>,
+
+    /// Most processors, such as 0.5.
+    #[arg(long, value_name = "COUNT")]
+    cpus: Option<f64>,
+
+    /// Most processes and threads.
+    #[arg(long, value_name = "COUNT")]
+    pids: Option<u64>,
+}
+
+impl From<Most> for SandboxLimits {
+    fn from(most: Most) -> Self {
+        Self {
+            memory_bytes: most.memory,
+            cpus: most.cpus,
+            pids: most.pids,
+            ..Self::default()
         }
     }
 }
@@ -86,17 +113,8 @@ pub(crate) struct CreateArguments {
     #[arg(long, short, value_name = "USER")]
     user: Option<String>,
 
-    /// Most memory, such as 512m.
-    #[arg(long, value_name = "SIZE", value_parser = values::bytes)]
-    memory: Option<u64>,
-
-    /// Most processors, such as 0.5.
-    #[arg(long, value_name = "COUNT")]
-    cpus: Option<f64>,
-
-    /// Most processes and threads.
-    #[arg(long, value_name = "COUNT")]
-    pids: Option<u64>,
+    #[command(flatten)]
+    most: Most,
 
     /// Most bytes it may write, such as 2g.
     #[arg(long, value_name = "SIZE", value_parser = values::bytes)]
@@ -110,7 +128,7 @@ pub(crate) struct CreateArguments {
     #[arg(long, value_name = "MODE", value_parser = network)]
     network: Option<NetworkMode>,
 
-    /// What is done about a protection that cannot be had [default: strict].
+    /// What is done about a protection that cannot be had [default: the hub's].
     #[arg(long, value_name = "POLICY")]
     isolation: Option<Isolation>,
 
@@ -139,11 +157,8 @@ impl CreateArguments {
     fn spec(self) -> Result<SandboxSpec, Failure> {
         let env = values::environment(&self.env_file, &self.env)?;
         let limits = SandboxLimits {
-            memory_bytes: self.memory,
-            cpus: self.cpus,
-            pids: self.pids,
             disk_bytes: self.disk,
-            ..SandboxLimits::default()
+            ..self.most.into()
         };
         let network = if self.allow.is_empty() {
             self.network.map(|mode| NetworkSpec {

@@ -14,6 +14,7 @@ use crate::arguments::ServeArguments;
 use crate::doctor;
 use crate::doctor::report::Isolation;
 use crate::failure::Failure;
+use crate::sandboxes::Isolation as Policy;
 use crate::{config, logs, values};
 
 pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
@@ -37,8 +38,9 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
         .build()
         .map_err(|error| Failure::ours(&error))?;
     let here = passing.is_none().then(doctor::isolation_here);
+    let strict = arguments.isolation == Policy::Strict;
     let say = |started: &Started| match &here {
-        Some(here) => announce(started, here),
+        Some(here) => announce(started, here, strict),
         None => Passing::announce(started),
     };
     let served = runtime.block_on(sandshell_hub::serve(options(arguments), say));
@@ -105,8 +107,8 @@ fn options(arguments: ServeArguments) -> HubOptions {
         max_sandboxes_per_token: arguments.max_sandboxes_per_token,
         rate: arguments.rate,
         warm: arguments.warm,
+        isolation: arguments.isolation.into(),
         dialects: arguments.dialects.into_iter().flatten().collect(),
-        dialect_isolation: arguments.dialect_isolation.into(),
         e2b_domain: arguments.e2b_domain,
         destroy_on_exit: arguments.destroy_on_exit,
     }
@@ -130,7 +132,7 @@ fn raise_open_files() {
 }
 
 /// Says where the hub is and how to try it: lines that can be pasted wherever one stands.
-fn announce(started: &Started, here: &Isolation) {
+fn announce(started: &Started, here: &Isolation, strict: bool) {
     let Listen::Tcp(_) = started.address else {
         return;
     };
@@ -156,7 +158,7 @@ fn announce(started: &Started, here: &Isolation) {
     }
     let token = file.map_or_else(String::new, |file| format!("$(cat {})", quoted_path(&file)));
     let us = our_name();
-    let (warning, flag) = weaker(here);
+    let (warning, flag) = weaker(here, strict);
     let text = format!(
         "Sandshell is served at {url}\n{line}{warning}\nTry it:\n{settings}  {us} create first{flag}\n  \
          {us} exec first -- echo hello\n\nOr over HTTP:\n  \
@@ -170,8 +172,8 @@ fn announce(started: &Started, here: &Isolation) {
         .and_then(|()| stdout.flush());
 }
 
-/// What is to be known when a sandbox of the default policy cannot be made here, and what to add to `create`.
-fn weaker(here: &Isolation) -> (String, &'static str) {
+/// What is to be known when a sandbox of the strict policy cannot be made here, and what to add to `create`.
+fn weaker(here: &Isolation, strict: bool) -> (String, &'static str) {
     if let Some(error) = &here.error {
         let line = format!(
             "warning: no sandbox can be made here: {error}; `sandshell doctor` tells more\n"
@@ -184,6 +186,13 @@ fn weaker(here: &Isolation) -> (String, &'static str) {
         return (String::new(), "");
     };
     let names: Vec<&str> = off.iter().map(|one| one.name.name()).collect();
+    if !strict {
+        let line = format!(
+            "warning: sandboxes here have no {} ({reason})\n",
+            names.join(", ")
+        );
+        return (line, "");
+    }
     let line = format!(
         "warning: sandboxes here must ask for `--isolation best-effort`: there is no {} ({reason}); \
          `sandshell doctor` names the remedies\n",

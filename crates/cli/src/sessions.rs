@@ -176,8 +176,8 @@ pub(crate) fn run(remote: Remote, own: SessionArguments) -> Done {
             SessionCommand::Rm { sessions } => {
                 for thing in &sessions {
                     let (sandbox, record) = session(hub, thing).await?;
-                    sandbox.client.delete_session(&record.id).await?;
-                    hub.out.made(&record, record.id.as_str())?;
+                    let reply = sandbox.client.delete_session(&record.id).await?;
+                    hub.out.made(&reply, record.id.as_str())?;
                 }
             }
         }

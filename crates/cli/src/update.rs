@@ -7,7 +7,7 @@ use sandshell_client::types::{OnIdle, SandboxLimits, SandboxPatch};
 
 use crate::connection::{Done, Remote};
 use crate::failure::Failure;
-use crate::sandboxes::{Idle, OneArguments};
+use crate::sandboxes::{Idle, Most, OneArguments};
 use crate::values;
 
 #[derive(Debug, Args)]
@@ -23,17 +23,8 @@ pub(crate) struct UpdateArguments {
     #[arg(long, value_name = "KEY")]
     remove_label: Vec<String>,
 
-    /// Most memory, such as 512m.
-    #[arg(long, value_name = "SIZE", value_parser = values::bytes)]
-    memory: Option<u64>,
-
-    /// Most processors, such as 0.5.
-    #[arg(long, value_name = "COUNT")]
-    cpus: Option<f64>,
-
-    /// Most processes and threads.
-    #[arg(long, value_name = "COUNT")]
-    pids: Option<u64>,
+    #[command(flatten)]
+    most: Most,
 
     /// Time without a request after which it is put to sleep, such as 10m, or never.
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -58,12 +49,7 @@ fn time(text: &str) -> Result<u64, String> {
 
 impl UpdateArguments {
     fn patch(self) -> SandboxPatch {
-        let limits = SandboxLimits {
-            memory_bytes: self.memory,
-            cpus: self.cpus,
-            pids: self.pids,
-            ..SandboxLimits::default()
-        };
+        let limits = SandboxLimits::from(self.most);
         let set = self
             .labels
             .into_iter()

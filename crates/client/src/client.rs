@@ -262,17 +262,6 @@ impl Client {
         read_json(self.accepted(request).await?).await
     }
 
-    /// For calls whose reply says no more than that it is done.
-    pub(crate) async fn done(&self, method: Method, path: &str) -> Result<(), ClientError> {
-        let request = self.request(method, path, Bytes::new())?;
-        self.accepted(request)
-            .await?
-            .1
-            .read_to_end()
-            .await
-            .map(drop)
-    }
-
     pub(crate) async fn get_bytes(&self, path: &str) -> Result<ByteStream, ClientError> {
         let request = self.request(Method::GET, path, Bytes::new())?;
         Ok(self.accepted(request).await?.1)

@@ -2,7 +2,7 @@
 
 use http::Method;
 use sandshell_types::{
-    ContextId, ContextInterruptReply, ContextRecord, ContextRequest, List, RunEvent, RunReply,
+    ContextId, ContextInterruptReply, ContextRecord, ContextRequest, KillReply, List, RunEvent, RunReply,
     RunRequest,
 };
 
@@ -31,8 +31,8 @@ impl Client {
     }
 
     /// Ends a code context and all it started.
-    pub async fn delete_context(&self, id: &ContextId) -> Result<(), ClientError> {
-        self.done(Method::DELETE, &format!("/v1/contexts/{id}"))
+    pub async fn delete_context(&self, id: &ContextId) -> Result<KillReply, ClientError> {
+        self.without_body(Method::DELETE, &format!("/v1/contexts/{id}"))
             .await
     }
 

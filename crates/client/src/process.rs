@@ -67,8 +67,8 @@ impl Client {
     }
 
     /// Ends the standard input of a process.
-    pub async fn close_stdin(&self, id: &ProcessId) -> Result<(), ClientError> {
-        self.done(Method::POST, &format!("/v1/processes/{id}/stdin/close"))
+    pub async fn close_stdin(&self, id: &ProcessId) -> Result<StdinReply, ClientError> {
+        self.post_empty(&format!("/v1/processes/{id}/stdin/close"))
             .await
     }
 
@@ -93,8 +93,8 @@ impl Client {
     }
 
     /// Kills a process and forgets its record.
-    pub async fn delete_process(&self, id: &ProcessId) -> Result<(), ClientError> {
-        self.done(Method::DELETE, &format!("/v1/processes/{id}"))
+    pub async fn delete_process(&self, id: &ProcessId) -> Result<KillReply, ClientError> {
+        self.without_body(Method::DELETE, &format!("/v1/processes/{id}"))
             .await
     }
 

@@ -2,7 +2,7 @@
 
 use http::Method;
 use sandshell_types::{
-    CommandId, CommandRecord, ForkRequest, InterruptReply, List, SessionExecRequest,
+    CommandId, CommandRecord, ForkRequest, InterruptReply, KillReply, List, SessionExecRequest,
     SessionExecResult, SessionId, SessionPatch, SessionRecord, SessionRequest,
 };
 
@@ -39,8 +39,8 @@ impl Client {
     }
 
     /// Ends a session and all that runs in it.
-    pub async fn delete_session(&self, id: &SessionId) -> Result<(), ClientError> {
-        self.done(Method::DELETE, &format!("/v1/sessions/{id}"))
+    pub async fn delete_session(&self, id: &SessionId) -> Result<KillReply, ClientError> {
+        self.without_body(Method::DELETE, &format!("/v1/sessions/{id}"))
             .await
     }
 

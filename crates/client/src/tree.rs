@@ -25,6 +25,8 @@ pub struct ArchiveQuery {
     pub gitignore: bool,
     /// Leave out what cannot be read.
     pub skip_unreadable: bool,
+    /// Store each name of a hard-linked file as a file of its own.
+    pub copy_links: bool,
 }
 
 impl Client {
@@ -50,7 +52,8 @@ impl Client {
             .query()
             .with("format", Some(query.format.as_str()))
             .with("gitignore", query.gitignore.then_some(true))
-            .with("skip_unreadable", query.skip_unreadable.then_some(true));
+            .with("skip_unreadable", query.skip_unreadable.then_some(true))
+            .with("copy_links", query.copy_links.then_some(true));
         for glob in &query.exclude {
             text = text.with("exclude", Some(glob));
         }
@@ -132,8 +135,8 @@ impl Client {
     }
 
     /// Deletes a backup.
-    pub async fn delete_backup(&self, id: &BackupId) -> Result<(), ClientError> {
-        self.done(Method::DELETE, &format!("/v1/backups/{id}"))
+    pub async fn delete_backup(&self, id: &BackupId) -> Result<BackupRecord, ClientError> {
+        self.without_body(Method::DELETE, &format!("/v1/backups/{id}"))
             .await
     }
 }

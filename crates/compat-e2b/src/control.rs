@@ -18,8 +18,8 @@ use axum::routing::{get, post, put};
 use http::{HeaderMap, Request, StatusCode};
 use jiff::Timestamp;
 use sandshell_client::types::{
-    ErrorCode, ImageName, IsolationSpec, NetworkMode, NetworkSpec, OnIdle, SandboxId, SandboxPatch,
-    SandboxRecord, SandboxSpec, SandboxState,
+    ErrorCode, ImageName, NetworkMode, NetworkSpec, OnIdle, SandboxId, SandboxPatch, SandboxRecord,
+    SandboxSpec, SandboxState,
 };
 use sandshell_client::{Client, ClientError};
 use serde::Deserialize;
@@ -234,10 +234,6 @@ async fn create(
         env,
         cwd: Some(HOME.to_owned()),
         network: Some(network),
-        isolation: Some(IsolationSpec {
-            policy: asks.settings.isolation,
-            ..IsolationSpec::default()
-        }),
         idle_timeout_ms: asked.auto_pause.then_some(milliseconds),
         on_idle: asked.auto_pause.then_some(OnIdle::Sleep),
         max_lifetime_ms: (!asked.auto_pause).then_some(milliseconds),

@@ -38,7 +38,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use http::{HeaderValue, Request, StatusCode, header};
 use sandshell_client::Client;
-use sandshell_client::types::{IsolationPolicy, Problem, SandboxId, SandboxState};
+use sandshell_client::types::{Problem, SandboxId, SandboxState};
 use sandshell_compat::Lease;
 use tower::Service as _;
 
@@ -63,8 +63,6 @@ pub const INTERPRETER_PORT: u16 = 49999;
 pub struct Settings {
     /// What access tokens are made with.
     pub key: Key,
-    /// How well sandboxes must be isolated that are made through it.
-    pub isolation: IsolationPolicy,
     /// The domain below which sandboxes have names.
     pub domain: Option<String>,
 }

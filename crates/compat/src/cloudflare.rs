@@ -18,7 +18,6 @@ mod port;
 mod process;
 mod pty;
 mod session;
-mod sse;
 mod watch;
 
 use axum::Router;
@@ -75,7 +74,7 @@ impl Cloudflare {
             .route("/api/read/stream", post(file::stream))
             .route("/api/write", post(file::write))
             .route("/api/delete", post(file::delete))
-            .route("/api/rename", post(file::rename))
+            .route("/api/rename", post(file::relocate))
             .route("/api/move", post(file::relocate))
             .route("/api/mkdir", post(file::mkdir))
             .route("/api/exists", post(file::exists))

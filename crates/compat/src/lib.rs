@@ -23,6 +23,9 @@ mod bridge;
 mod cloudflare;
 mod daytona;
 mod lease;
+mod pty;
+mod session;
+mod sse;
 mod text;
 
 pub use bridge::Bridge;

@@ -99,6 +99,7 @@ impl Backups {
             exclude: spec.exclude.clone(),
             gitignore: spec.gitignore,
             skip_unreadable: spec.skip_unreadable,
+            copy_links: false,
         };
         let pack = Pack::new(path, &rules)?;
         let id = request.id.take().unwrap_or_else(BackupId::generate);

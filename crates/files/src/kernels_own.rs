@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd;
 
-/// Magic numbers: proc, sysfs, cgroup, cgroup2, debugfs, tracefs, securityfs, devpts, bpf.
+/// Magic numbers: proc, sysfs, cgroup, cgroup2, debugfs, tracefs, securityfs, devpts, bpf, nsfs.
 const KERNELS_OWN: &[i64] = &[
     0x9fa0,
     0x6265_6572,
@@ -14,9 +14,10 @@ const KERNELS_OWN: &[i64] = &[
     0x7363_6673,
     0x1cd1,
     0xcafe_4a11_u32 as i64,
+    0x6e73_6673,
 ];
 
 /// Whether a file or directory lies in one of them.
-pub(crate) fn is_kernels_own(found: impl AsFd) -> bool {
+pub fn is_kernels_own(found: impl AsFd) -> bool {
     rustix::fs::fstatfs(found).is_ok_and(|stat| KERNELS_OWN.contains(&stat.f_type))
 }

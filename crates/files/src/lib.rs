@@ -35,6 +35,7 @@ pub use copy::{Copied, CopySpec, copy};
 pub use entry::{Facts, StatSpec, stat};
 pub use error::FileError;
 pub use find::Find;
+pub use kernels_own::is_kernels_own;
 pub use list::{ListSpec, Listing, page};
 pub use named::Named;
 pub use pipe::{Feeder, Inlet, Outlet, Pieces, inlet, outlet};

@@ -17,8 +17,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Extension, State};
 use sandshell_agent::parts;
-use utoipa_axum::router::UtoipaMethodRouter;
-use utoipa_axum::routes;
 
 use crate::Hub;
 use crate::sandbox::By;
@@ -31,35 +29,32 @@ type HubState = State<Arc<Hub>>;
 type WithToken = Extension<Arc<Token>>;
 type WithBy = Extension<By>;
 
-/// Every route.
-fn table() -> Vec<UtoipaMethodRouter<Arc<Hub>>> {
-    vec![
-        routes!(sandboxes::create, sandboxes::list),
-        routes!(sandboxes::get, sandboxes::patch, sandboxes::destroy),
-        routes!(sandboxes::pause),
-        routes!(sandboxes::resume),
-        routes!(sandboxes::keepalive),
-        routes!(previews::create, previews::revoke),
-        routes!(images::create, images::list),
-        routes!(images::import, images::get, images::remove),
-        routes!(tokens::create, tokens::list),
-        routes!(tokens::get, tokens::revoke),
-        routes!(audit::list),
-        routes!(service::tickets),
-        routes!(parts::healthz),
-        routes!(service::readyz),
-        routes!(parts::version),
-        routes!(service::openapi),
-        routes!(service::docs),
-        routes!(service::metrics),
-    ]
+sandshell_agent::table! {
+    /// Every route.
+    Arc<Hub> {
+        sandboxes::create, sandboxes::list;
+        sandboxes::get, sandboxes::patch, sandboxes::destroy;
+        sandboxes::pause;
+        sandboxes::resume;
+        sandboxes::keepalive;
+        previews::create, previews::revoke;
+        images::create, images::list;
+        images::import, images::get, images::remove;
+        tokens::create, tokens::list;
+        tokens::get, tokens::revoke;
+        audit::list;
+        service::tickets;
+        parts::healthz;
+        service::readyz;
+        parts::version;
+        service::openapi;
+        service::docs;
+        service::metrics;
+    }
 }
 
 pub(crate) fn router(hub: Arc<Hub>) -> Router {
-    document::assemble(table())
-        .split_for_parts()
-        .0
-        .with_state(hub)
+    parts::router(table()).with_state(hub)
 }
 
 /// A body without any field, for routes that need none.

@@ -73,5 +73,15 @@ impl Figures {
             "Sandboxes that wait in the warm pool.",
             registry.warm().len() as u64,
         );
+        text.gauge(
+            "sandshell_sandboxes_warm_target",
+            "How many are to wait there.",
+            registry.warm().size() as u64,
+        );
+        text.gauge(
+            "sandshell_sandboxes_most",
+            "Most sandboxes at a time.",
+            registry.most() as u64,
+        );
     }
 }

@@ -51,7 +51,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use sandshell_agent::parts::{
-    Browsers, CAPACITY, Keys, Listener, Metrics, RequestIds, Routes, StateDir, Tickets,
+    Browsers, CAPACITY, Keys, Listener, Metrics, RequestIds, RouteFacts, Routes, StateDir, Tickets,
     serve_connections, told_to_end, write_ready_file,
 };
 use sandshell_agent::{Listen, Origin, Token, TokenError};
@@ -124,10 +124,10 @@ pub struct HubOptions {
     pub rate: u32,
     /// Sandboxes kept ready.
     pub warm: usize,
+    /// How well a sandbox must be isolated whose spec does not say.
+    pub isolation: IsolationPolicy,
     /// The services whose clients are served.
     pub dialects: Vec<Dialect>,
-    /// How well sandboxes must be isolated that are made by a client of another service, which cannot say.
-    pub dialect_isolation: IsolationPolicy,
     /// Where clients of E2B find us by name: `api.` and `PORT-SANDBOX.` before this domain.
     pub e2b_domain: Option<PreviewDomain>,
     /// Whether sandboxes end with the hub.
@@ -237,6 +237,7 @@ pub(crate) struct Hub {
     pub(crate) ids: RequestIds,
     pub(crate) routes: &'static Routes,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) isolation: IsolationPolicy,
     pub(crate) tunnels: Tunnels,
     pub(crate) mcp: HttpService,
     pub(crate) dialects: Dialects,
@@ -245,7 +246,7 @@ pub(crate) struct Hub {
 /// The routes of the hub.
 fn routes() -> &'static Routes {
     static ROUTES: OnceLock<Routes> = OnceLock::new();
-    ROUTES.get_or_init(|| Routes::of(&api::served()))
+    ROUTES.get_or_init(|| Routes::new(include!(concat!(env!("OUT_DIR"), "/routes.rs"))))
 }
 
 /// Serves a hub until it is told to end. `announce` is called once, when requests are served.
@@ -266,7 +267,6 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
     let e2b = sandshell_compat_e2b::Settings {
         // Kept, so that access tokens outlive the hub.
         key: Key::new(Token::from_file(&state_dir.path().join("e2b-key"))?.reveal()),
-        isolation: options.dialect_isolation,
         domain: options.e2b_domain.as_ref().map(ToString::to_string),
     };
     let images = Images::open(state_dir.path()).map_err(ServeError::Images)?;
@@ -312,6 +312,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
         ids: RequestIds::new(),
         routes: routes(),
         metrics: Arc::new(Metrics::new(routes())),
+        isolation: options.isolation,
         tunnels: Tunnels {
             open: TaskTracker::new(),
             shutdown: shutdown.clone(),

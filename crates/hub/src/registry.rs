@@ -98,6 +98,11 @@ impl Registry {
         &self.warm
     }
 
+    /// Most sandboxes at a time.
+    pub(crate) fn most(&self) -> usize {
+        self.bounds.sandboxes
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

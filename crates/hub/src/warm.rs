@@ -52,6 +52,11 @@ impl Warm {
         self.waiting().len()
     }
 
+    /// How many are to wait.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
     /// Takes one for a spec that says nothing about what a sandbox is made of.
     pub(crate) fn take(&self, spec: &SandboxSpec) -> Option<Waiting> {
         if !fits(spec) {

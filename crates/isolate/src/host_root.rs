@@ -1,14 +1,23 @@
 //! The default root: the host's programs, and an /etc of our own making.
 //!
 //! Shown are /usr with what older systems keep beside it, and the table of installed packages. Nothing
-//! of /home, /root or /var else. /etc is a copy of what is on the list below, made once for many
+//! of /home, /root or /var else. /etc is what is on the list below, most of it a copy that is made once for many
 //! sandboxes: no shadow, no keys, no host's name, and users that the host has for its people are left
 //! out.
 
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, symlink};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, fchmod, fstat, mkdirat, openat, readlinkat, statat,
+    symlinkat,
+};
+use rustix::io::Errno;
+use rustix::path::Arg;
 
 use crate::image_root::numbers;
 use crate::plan::{Ids, RootPlan, SANDBOX_UID, SANDBOX_USER, Shown, WORKSPACE};
@@ -80,6 +89,10 @@ const KEPT: &[&str] = &[
     "xdg",
 ];
 
+/// Those among them with the most names, hundreds of links: they are public as a whole and shown like /usr,
+/// instead of being copied at each start.
+const WHOLE: &[&str] = &["alternatives", "ssl/certs"];
+
 /// Directories that tools expect to be there, be they empty.
 const EMPTY: &[&str] = &[
     "apt/apt.conf.d",
@@ -100,6 +113,13 @@ const NOBODY: u32 = 65534;
 
 /// What every sandbox has in /etc, whatever its root.
 pub(crate) const RESOLVER: &str = "nameserver 127.0.0.1\noptions edns0\n";
+
+/// The mode of each directory.
+const DIRECTORY: u32 = 0o755;
+const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
 
 /// Largest file that is copied.
 const FILE_LIMIT: u64 = 4 * 1024 * 1024;
@@ -128,6 +148,8 @@ pub fn plan(etc: &Path, ids: Ids, size_bytes: u64, inodes: u64) -> RootPlan {
         place: "etc".to_owned(),
         writable: true,
     });
+    let whole = WHOLE.iter().filter(|name| is_whole(name));
+    shown.extend(whole.map(|name| show(&format!("etc/{name}"))));
     if writable && Path::new("/").join(PACKAGES).is_dir() {
         shown.push(show(PACKAGES));
     }
@@ -148,26 +170,33 @@ pub fn user(etc: &Path, user: &str) -> Option<(u32, u32)> {
     numbers(user, &table("passwd"), &table("group"))
 }
 
-/// Makes the /etc of sandboxes at a path where nothing is.
+/// Makes the /etc of sandboxes at a path where nothing is. `sandshell run` waits for it: hence no path is
+/// walked more than once, and nothing asked that is known.
 pub fn make_etc(at: &Path) -> io::Result<()> {
-    let host = Path::new("/etc");
-    let directory = |path: &Path| {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(path)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-    };
-    directory(at)?;
+    let host = open_directory(CWD, c"/etc")?;
+    mkdirat(CWD, at, Mode::from_raw_mode(DIRECTORY))?;
+    let etc = openat(CWD, at, DIRECTORY_FLAGS, Mode::empty())?;
+    fchmod(&etc, Mode::from_raw_mode(DIRECTORY))?;
     for name in EMPTY {
-        directory(&at.join(name))?;
+        make_directories(&etc, name)?;
     }
     for name in KEPT {
-        if let Some(parent) = at.join(name).parent() {
-            directory(parent)?;
+        if is_whole(name) {
+            make_directories(&etc, name)?;
+            continue;
         }
-        copy(&host.join(name), &at.join(name))?;
+        let (parent, name) = name.rsplit_once('/').unwrap_or((".", name));
+        let Ok(from) = openat(&host, parent, DIRECTORY_FLAGS, Mode::empty()) else {
+            continue;
+        };
+        let to = make_directories(&etc, parent)?;
+        let name = CString::new(name)?;
+        match copy(&from, &to, &name, FileType::Unknown) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            copied => copied?,
+        }
     }
+    let host = Path::new("/etc");
     let text = |name: &str| fs::read_to_string(host.join(name)).unwrap_or_default();
     let passwd = format!(
         "{}{SANDBOX_USER}:x:{SANDBOX_UID}:{SANDBOX_UID}::/home/{SANDBOX_USER}:/bin/bash\n",
@@ -192,6 +221,12 @@ pub fn make_etc(at: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether a name in /etc is shown as it is: a link, as some systems have it there, is copied.
+fn is_whole(name: &str) -> bool {
+    let found = fs::symlink_metadata(Path::new("/etc").join(name));
+    WHOLE.contains(&name) && found.is_ok_and(|found| found.is_dir())
+}
+
 /// The lines of a table of users or groups that are the system's own, as `form` gives them.
 fn system_lines(table: &str, form: impl Fn(&[&str]) -> String) -> String {
     let mut kept = String::new();
@@ -208,38 +243,80 @@ fn system_lines(table: &str, form: impl Fn(&[&str]) -> String) -> String {
     kept
 }
 
-/// Copies a file, link or tree. What cannot be read, or is neither, is left out.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let Ok(found) = fs::symlink_metadata(from) else {
-        return Ok(());
-    };
-    let kind = found.file_type();
-    if kind.is_symlink() {
-        return symlink(fs::read_link(from)?, to);
+/// The directory at a path below another, made with its parents where it is missing.
+fn make_directories(below: &OwnedFd, path: &str) -> io::Result<OwnedFd> {
+    let mut at = openat(below, ".", DIRECTORY_FLAGS, Mode::empty())?;
+    for name in path.split('/').filter(|name| *name != ".") {
+        at = make_directory(&at, name)?;
     }
-    if kind.is_dir() {
-        let Ok(entries) = fs::read_dir(from) else {
-            return Ok(());
-        };
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(to)?;
-        fs::set_permissions(to, fs::Permissions::from_mode(0o755))?;
-        for entry in entries.flatten() {
-            copy(&entry.path(), &to.join(entry.file_name()))?;
+    Ok(at)
+}
+
+/// A directory that everyone may read, whatever the umask.
+fn make_directory(below: &OwnedFd, name: impl Arg + Copy) -> io::Result<OwnedFd> {
+    match mkdirat(below, name, Mode::from_raw_mode(DIRECTORY)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let made = openat(below, name, DIRECTORY_FLAGS, Mode::empty())?;
+    fchmod(&made, Mode::from_raw_mode(DIRECTORY))?;
+    Ok(made)
+}
+
+/// Copies a file, link or tree from one directory to another. What cannot be read, or is neither, is left
+/// out.
+fn copy(from: &OwnedFd, to: &OwnedFd, name: &CStr, kind: FileType) -> io::Result<()> {
+    match kind {
+        FileType::Symlink => {
+            let target = readlinkat(from, name, Vec::new())?;
+            symlinkat(target, to, name)?;
         }
-    } else if kind.is_file()
-        && found.len() <= FILE_LIMIT
-        // What the host's own users may not read is no business of a sandbox.
-        && found.permissions().mode() & 0o004 != 0
-        && let Ok(content) = fs::read(from)
-    {
-        fs::write(to, content)?;
-        let mode = (found.permissions().mode() & 0o755) | 0o644;
-        fs::set_permissions(to, fs::Permissions::from_mode(mode))?;
+        FileType::Directory => {
+            let Ok(from) = open_directory(from, name) else {
+                return Ok(());
+            };
+            let to = make_directory(to, name)?;
+            for entry in Dir::read_from(&from)? {
+                let entry = entry?;
+                let name = entry.file_name();
+                if !matches!(name.to_bytes(), b"." | b"..") {
+                    copy(&from, &to, name, entry.file_type())?;
+                }
+            }
+        }
+        FileType::RegularFile => copy_file(from, to, name)?,
+        // Not every file system says it in its directories.
+        FileType::Unknown => {
+            let found = statat(from, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            copy(from, to, name, FileType::from_raw_mode(found.st_mode))?;
+        }
+        _ => {}
     }
     Ok(())
+}
+
+fn copy_file(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(source) = openat(from, name, flags, Mode::empty()) else {
+        return Ok(());
+    };
+    let found = fstat(&source)?;
+    let mode = Mode::from_raw_mode(found.st_mode);
+    let size = u64::try_from(found.st_size).unwrap_or(u64::MAX);
+    // What the host's own users may not read is no business of a sandbox.
+    if size > FILE_LIMIT || !mode.contains(Mode::ROTH) {
+        return Ok(());
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mode = (mode & Mode::from_raw_mode(0o755)) | Mode::from_raw_mode(0o644);
+    let copied = openat(to, name, flags, mode)?;
+    fchmod(&copied, mode)?;
+    io::copy(&mut fs::File::from(source), &mut fs::File::from(copied))?;
+    Ok(())
+}
+
+fn open_directory(below: impl AsFd, name: &CStr) -> io::Result<OwnedFd> {
+    Ok(openat(below, name, DIRECTORY_FLAGS, Mode::empty())?)
 }
 
 #[cfg(test)]
@@ -255,6 +332,35 @@ mod tests {
             system_lines(passwd, |fields| fields.join(":")),
             "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n"
         );
+    }
+
+    #[test]
+    fn what_is_kept_is_as_the_host_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let etc = dir.path().join("etc");
+        make_etc(&etc).unwrap();
+        let mut compared = 0;
+        for name in ["fonts", "pam.d", "profile.d", "security"] {
+            for entry in fs::read_dir(Path::new("/etc").join(name))
+                .into_iter()
+                .flatten()
+                .flatten()
+            {
+                let copied = etc.join(name).join(entry.file_name());
+                let kind = entry.file_type().unwrap();
+                let public = entry.metadata().unwrap().permissions().mode() & 0o004 != 0;
+                if kind.is_symlink() {
+                    let target = fs::read_link(entry.path()).unwrap();
+                    assert_eq!(fs::read_link(&copied).unwrap(), target, "{copied:?}");
+                } else if kind.is_file() && public {
+                    assert!(fs::read(&copied).unwrap() == fs::read(entry.path()).unwrap());
+                    let mode = fs::metadata(&copied).unwrap().permissions().mode();
+                    assert_eq!(mode & 0o644, 0o644, "{copied:?}");
+                }
+                compared += 1;
+            }
+        }
+        assert!(compared > 0);
     }
 
     #[test]

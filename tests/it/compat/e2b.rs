@@ -8,12 +8,7 @@ use sandshell_testkit::{Hub, UnprivilegedUser};
 use super::{must_pass, python, root, suite};
 
 /// Sandboxes here may lack a protection that this machine cannot give.
-const ARGUMENTS: [&str; 4] = [
-    "--dialect-isolation",
-    "best-effort",
-    "--e2b-domain",
-    "e2b.test",
-];
+const ARGUMENTS: [&str; 4] = ["--isolation", "best-effort", "--e2b-domain", "e2b.test"];
 
 /// Variables of a suite that must find a sandbox to be paused.
 const PAUSES: [(&str, &str); 1] = [("MUST_PAUSE", "1")];

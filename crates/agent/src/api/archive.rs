@@ -12,8 +12,6 @@ use sandshell_files::{
     Compression, FileError, Named, Pack, PackRules, Stop, inlet, merge_into, outlet,
 };
 use sandshell_types::{ArchiveCounts, ArchiveFormat, ErrorCode, SessionId};
-use utoipa_axum::router::UtoipaMethodRouter;
-use utoipa_axum::routes;
 
 use super::AgentState;
 use super::document::{PackProblems, UnpackProblems};
@@ -23,9 +21,11 @@ use crate::Agent;
 use crate::extract::{Query, discard, next_data};
 use crate::problem::ApiError;
 
-/// Its routes.
-pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
-    vec![routes!(pack, unpack)]
+crate::table! {
+    /// Its routes.
+    pub(super) Arc<Agent> {
+        self::pack, self::unpack;
+    }
 }
 
 /// Query of the archive routes. `exclude` may be given several times, which the form of other queries
@@ -76,6 +76,7 @@ impl ArchiveQuery {
                 }
                 "exclude" if packing => query.rules.exclude.push(value),
                 "gitignore" if packing => query.rules.gitignore = flag(&name, &value)?,
+                "copy_links" if packing => query.rules.copy_links = flag(&name, &value)?,
                 "skip_unreadable" if packing => {
                     query.rules.skip_unreadable = flag(&name, &value)?;
                 }
@@ -122,6 +123,7 @@ fn flag(name: &str, value: &str) -> Result<bool, ApiError> {
         ("exclude" = Option<Vec<String>>, Query, description = "A glob of what to leave out; may be given several times."),
         ("gitignore" = Option<bool>, Query, description = "Leave out what .gitignore files exclude; false by default."),
         ("skip_unreadable" = Option<bool>, Query, description = "Leave out what the user may not read; false by default."),
+        ("copy_links" = Option<bool>, Query, description = "Store each name of a hard-linked file as a file of its own, for readers that take no hard links; false by default."),
         ("session" = Option<String>, Query, description = "Relative paths start at this session's directory."),
         ("user" = Option<String>, Query, description = "Whose rights are used: a user name or uid; the sandbox's user by default."),
     ),

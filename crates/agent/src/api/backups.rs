@@ -16,8 +16,6 @@ use serde::Serialize;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
-use utoipa_axum::router::UtoipaMethodRouter;
-use utoipa_axum::routes;
 
 use super::document::events::event_union;
 use super::document::{BackupCreateProblems, BackupProblems, RestoreProblems};
@@ -36,14 +34,14 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Size of the pieces in which an archive is given.
 const PIECE: usize = 256 << 10;
 
-/// Its routes.
-pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
-    vec![
-        routes!(create, list),
-        routes!(get, delete),
-        routes!(content),
-        routes!(restore),
-    ]
+crate::table! {
+    /// Its routes.
+    pub(super) Arc<Agent> {
+        self::create, self::list;
+        self::get, self::delete;
+        self::content;
+        self::restore;
+    }
 }
 
 event_union! {

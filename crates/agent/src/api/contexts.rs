@@ -12,8 +12,6 @@ use sandshell_types::{
     ContextInterruptReply, ContextRecord, ContextRequest, Encoding, KillReply, List, RunEnd,
     RunError, RunOutput, RunReply, RunRequest, RunResult, RunStarted, Truncated,
 };
-use utoipa_axum::router::UtoipaMethodRouter;
-use utoipa_axum::routes;
 
 use super::document::events::event_union;
 use super::document::{ContextProblems, ContextReadProblems, ContextStartProblems};
@@ -25,15 +23,15 @@ use crate::problem::ApiError;
 use crate::server::to_the_end;
 use crate::sse;
 
-/// Its routes.
-pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
-    vec![
-        routes!(create, list),
-        routes!(get, delete),
-        routes!(run),
-        routes!(interrupt),
-        routes!(restart),
-    ]
+crate::table! {
+    /// Its routes.
+    pub(super) Arc<Agent> {
+        self::create, self::list;
+        self::get, self::delete;
+        self::run;
+        self::interrupt;
+        self::restart;
+    }
 }
 
 /// Create a code context.

@@ -1,95 +1,65 @@
 //! The `OpenAPI` document, made from the route table.
 //!
+//! It is made by the tests, which compare it with `openapi/agent-v1.json` or write that file anew
+//! (`make gen`); the binary has the file.
+//!
 //! Owns what is said once for all routes: the title, the token, which problems a route can give, what
 //! the edge adds to each (`complete`), and how streams of events are described (`events`). The tests
 //! beside it name each route that leaves something unsaid.
 
 pub(crate) mod complete;
 pub(super) mod events;
+#[cfg(test)]
+mod made;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::io::Read as _;
+use std::sync::OnceLock;
 
 use axum::body::Bytes;
-use sandshell_types::{ErrorCode, Problem, TerminalClientFrame, TerminalFrame};
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{
-    Components, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, ResponseBuilder,
-    SecurityRequirement,
-};
-use utoipa::{IntoResponses, PartialSchema, ToSchema};
-use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
-
-use crate::Agent;
-
-/// The name of the token in the document.
-const TOKEN: &str = "token";
-
-/// The router and the document of a table.
-pub(super) fn assemble(table: Vec<UtoipaMethodRouter<Arc<Agent>>>) -> OpenApiRouter<Arc<Agent>> {
-    table
-        .into_iter()
-        .fold(OpenApiRouter::with_openapi(base()), OpenApiRouter::routes)
-}
-
-fn base() -> OpenApi {
-    let info = InfoBuilder::new()
-        .title("Sandshell agent")
-        .version(crate::VERSION)
-        .description(Some(
-            "The API of one sandbox: exec, processes, sessions, terminals, code contexts, files (content, \
-             changes, search, watches, archives), backups, git, ports, and the sandbox's environment, events \
-             and figures. Failures are RFC 9457 problem documents with a stable `code`. Every POST takes an \
-             `Idempotency-Key`.",
-        ))
-        .build();
-    let mut components = Components::new();
-    components.add_security_scheme(
-        TOKEN,
-        SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build()),
-    );
-    // Not bodies of any route, but of every failure and of a terminal's connection.
-    add_schema::<Problem>(&mut components);
-    add_schema::<ErrorCode>(&mut components);
-    add_schema::<TerminalFrame>(&mut components);
-    add_schema::<TerminalClientFrame>(&mut components);
-    OpenApiBuilder::new()
-        .info(info)
-        .components(Some(components))
-        .security(Some([SecurityRequirement::new::<&str, [&str; 0], &str>(
-            TOKEN,
-            [],
-        )]))
-        .build()
-}
-
-fn add_schema<T: ToSchema + PartialSchema>(components: &mut Components) {
-    let mut more = Vec::new();
-    T::schemas(&mut more);
-    components
-        .schemas
-        .insert(T::name().into_owned(), T::schema());
-    components.schemas.extend(more);
-}
-
-/// The document.
-fn document() -> OpenApi {
-    let mut document = assemble(super::table()).into_openapi();
-    complete::complete(&mut document);
-    document
-}
+use sandshell_types::{ErrorCode, Problem};
+use utoipa::IntoResponses;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 
 /// The document as pretty JSON.
 pub fn openapi_json() -> String {
-    document().to_pretty_json().unwrap_or_default()
+    unpack(include_bytes!(concat!(
+        env!("OUT_DIR"),
+        "/document.json.gz"
+    )))
 }
 
-/// The document as it is served, made once.
+/// The document as it is served.
 pub(super) fn served() -> Bytes {
     static SERVED: OnceLock<Bytes> = OnceLock::new();
     SERVED
-        .get_or_init(|| document().to_json().unwrap_or_default().into())
+        .get_or_init(|| compact(&openapi_json()).into())
         .clone()
+}
+
+/// A document that was embedded.
+pub fn unpack(small: &[u8]) -> String {
+    let mut text = String::new();
+    if let Err(error) = flate2::read::GzDecoder::new(small).read_to_string(&mut text) {
+        tracing::error!(%error, "the embedded document is broken");
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// JSON without the space between its tokens.
+pub fn compact(pretty: &str) -> String {
+    let (mut within, mut escaped) = (false, false);
+    let kept = pretty.chars().filter(|c| {
+        if within {
+            within = escaped || *c != '"';
+            escaped = !escaped && *c == '\\';
+            return true;
+        }
+        within = *c == '"';
+        !c.is_ascii_whitespace()
+    });
+    kept.collect()
 }
 
 /// A set of problems that a group of routes can give.

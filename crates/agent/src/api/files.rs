@@ -12,24 +12,22 @@ use std::sync::Arc;
 
 use sandshell_exec::inside::{Root, Who};
 use sandshell_files::FileError;
-use utoipa_axum::router::UtoipaMethodRouter;
-use utoipa_axum::routes;
 
 use crate::Agent;
 use crate::problem::ApiError;
 
-/// Its routes.
-pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
-    vec![
-        routes!(content::read, content::write),
-        routes!(listing::list),
-        routes!(listing::stat),
-        routes!(changes::mkdir),
-        routes!(changes::rename),
-        routes!(changes::copy),
-        routes!(changes::remove),
-        routes!(changes::chmod),
-    ]
+crate::table! {
+    /// Its routes.
+    pub(super) Arc<Agent> {
+        content::read, content::write;
+        listing::list;
+        listing::stat;
+        changes::mkdir;
+        changes::rename;
+        changes::copy;
+        changes::remove;
+        changes::chmod;
+    }
 }
 
 /// Runs a job on the inside with the rights of this user.

@@ -17,8 +17,6 @@ use sandshell_types::{
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use utoipa_axum::router::UtoipaMethodRouter;
-use utoipa_axum::routes;
 
 use super::AgentState;
 use super::document::GitProblems;
@@ -32,20 +30,20 @@ use crate::sse;
 /// Progress events under way; more are dropped, as the next one says more.
 const PROGRESS: usize = 32;
 
-/// Its routes.
-pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
-    vec![
-        routes!(clone),
-        routes!(status),
-        routes!(diff),
-        routes!(log),
-        routes!(branches),
-        routes!(checkout),
-        routes!(add),
-        routes!(commit),
-        routes!(pull),
-        routes!(push),
-    ]
+crate::table! {
+    /// Its routes.
+    pub(super) Arc<Agent> {
+        self::clone;
+        self::status;
+        self::diff;
+        self::log;
+        self::branches;
+        self::checkout;
+        self::add;
+        self::commit;
+        self::pull;
+        self::push;
+    }
 }
 
 event_union! {

@@ -14,8 +14,6 @@ use sandshell_types::{
     PortsEvent,
 };
 use tokio_util::sync::CancellationToken;
-use utoipa_axum::router::UtoipaMethodRouter;
-use utoipa_axum::routes;
 
 use super::document::events::event_union;
 use super::document::{PortProblems, ProxyProblems};
@@ -31,14 +29,14 @@ use crate::sse;
 /// Shorter than the idle timeouts of common proxies.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Its routes.
-pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
-    vec![
-        routes!(list),
-        routes!(expose, unexpose),
-        routes!(wait),
-        routes!(proxy),
-    ]
+crate::table! {
+    /// Its routes.
+    pub(super) Arc<Agent> {
+        self::list;
+        self::expose, self::unexpose;
+        self::wait;
+        self::proxy;
+    }
 }
 
 event_union! {

@@ -10,27 +10,38 @@ use std::sync::OnceLock;
 
 use http::{HeaderMap, Method, Uri};
 use sandshell_types::ErrorCode;
-use serde_json::Value;
 
-use super::document;
 use crate::auth::OPEN;
 use crate::browsers::{self, is_proxied};
 use crate::problem::ApiError;
 use crate::sse;
+
+/// What the document says of a path.
+#[derive(Debug)]
+pub struct RouteFacts {
+    /// As in the document, such as `/v1/processes/{id}`.
+    pub template: &'static str,
+    /// The methods that take no parameters in the query.
+    pub without_query: &'static [&'static str],
+    /// A GET can be answered by a stream of events.
+    pub events: bool,
+    /// A GET becomes a WebSocket.
+    pub websocket: bool,
+}
 
 /// A path with its operations.
 #[derive(Debug)]
 pub struct Route {
     /// Its number, from 0.
     pub index: usize,
+    facts: &'static RouteFacts,
+}
+
+impl Route {
     /// As in the document, such as `/v1/processes/{id}`.
-    pub template: String,
-    /// The methods that take no parameters in the query.
-    without_query: Vec<Method>,
-    /// A GET can be answered by a stream of events.
-    events: bool,
-    /// A GET becomes a WebSocket.
-    websocket: bool,
+    pub fn template(&self) -> &'static str {
+        self.facts.template
+    }
 }
 
 /// All paths of a document.
@@ -43,39 +54,22 @@ pub struct Routes {
 /// The routes of the agent.
 pub(crate) fn own() -> &'static Routes {
     static ROUTES: OnceLock<Routes> = OnceLock::new();
-    ROUTES.get_or_init(|| Routes::of(&document::served()))
+    ROUTES.get_or_init(|| Routes::new(include!(concat!(env!("OUT_DIR"), "/routes.rs"))))
 }
 
 impl Routes {
-    /// Reads them from an `OpenAPI` document.
-    pub fn of(document: &[u8]) -> Self {
-        let document: Value = serde_json::from_slice(document).unwrap_or_default();
+    /// Those of a document.
+    pub fn new(facts: &'static [RouteFacts]) -> Self {
         let mut tree = matchit::Router::new();
         let mut all = Vec::new();
-        for (template, item) in document["paths"].as_object().into_iter().flatten() {
+        for facts in facts {
             let index = all.len();
-            if let Err(error) = tree.insert(template.clone(), index) {
-                tracing::error!(%error, template, "a route of the document cannot be looked up");
-                continue;
+            match tree.insert(facts.template, index) {
+                Ok(()) => all.push(Route { index, facts }),
+                Err(error) => {
+                    tracing::error!(%error, facts.template, "a route cannot be looked up");
+                }
             }
-            let without_query = item
-                .as_object()
-                .into_iter()
-                .flatten()
-                .filter(|(_, operation)| {
-                    let mut parameters = operation["parameters"].as_array().into_iter().flatten();
-                    !parameters.any(|parameter| parameter["in"] == "query")
-                })
-                .filter_map(|(method, _)| method.to_uppercase().parse().ok())
-                .collect();
-            let get = &item["get"]["responses"];
-            all.push(Route {
-                index,
-                template: template.clone(),
-                without_query,
-                events: !get["200"]["content"]["text/event-stream"].is_null(),
-                websocket: !get["101"].is_null(),
-            });
         }
         Self { tree, all }
     }
@@ -94,14 +88,14 @@ impl Routes {
     /// Whether a GET of a path can be answered by a stream.
     pub fn can_stream(&self, path: &str) -> bool {
         self.find(path)
-            .is_some_and(|route| route.events || route.websocket)
+            .is_some_and(|route| route.facts.events || route.facts.websocket)
     }
 
     /// Whether a GET that asks in this way is answered by a stream.
     pub(crate) fn streams(&self, path: &str, headers: &HeaderMap) -> bool {
         self.find(path).is_some_and(|route| {
-            (route.events && sse::wanted(headers))
-                || (route.websocket && browsers::is_websocket(headers))
+            (route.facts.events && sse::wanted(headers))
+                || (route.facts.websocket && browsers::is_websocket(headers))
         })
     }
 
@@ -117,7 +111,7 @@ impl Routes {
         }
         if !self
             .find(path)
-            .is_some_and(|route| route.without_query.contains(method))
+            .is_some_and(|route| route.facts.without_query.contains(&method.as_str()))
         {
             return Ok(());
         }
@@ -158,7 +152,7 @@ mod tests {
 
     #[test]
     fn streams_are_told_from_the_rest() {
-        let paths = own().all().iter().map(|route| route.template.as_str());
+        let paths = own().all().iter().map(Route::template);
         let streaming: Vec<&str> = paths.filter(|path| own().can_stream(path)).collect();
         let expected = [
             "/v1/events",
@@ -174,9 +168,9 @@ mod tests {
     #[test]
     fn every_route_is_found() {
         for (index, route) in own().all().iter().enumerate() {
-            let path = route.template.replace(['{', '}'], "");
+            let path = route.template().replace(['{', '}'], "");
             let found = own().find(&path).unwrap();
-            assert_eq!((found.index, &found.template), (index, &route.template));
+            assert_eq!((found.index, found.template()), (index, route.template()));
         }
         assert!(own().find("/v1/nothing").is_none());
     }

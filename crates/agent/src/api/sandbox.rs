@@ -12,8 +12,6 @@ use sandshell_types::{
     SandboxStats,
 };
 use serde::Deserialize;
-use utoipa_axum::router::UtoipaMethodRouter;
-use utoipa_axum::routes;
 
 use super::AgentState;
 use super::document::events::event_union;
@@ -23,14 +21,14 @@ use crate::extract::{Json, Query};
 use crate::problem::ApiError;
 use crate::sse;
 
-/// Its routes.
-pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
-    vec![
-        routes!(env, patch_env),
-        routes!(events),
-        routes!(stats),
-        routes!(protections),
-    ]
+crate::table! {
+    /// Its routes.
+    pub(super) Arc<Agent> {
+        self::env, self::patch_env;
+        self::events;
+        self::stats;
+        self::protections;
+    }
 }
 
 /// No parameters are taken.

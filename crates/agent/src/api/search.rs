@@ -15,8 +15,6 @@ use sandshell_types::{
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use utoipa_axum::router::UtoipaMethodRouter;
-use utoipa_axum::routes;
 
 use super::AgentState;
 use super::document::SearchProblems;
@@ -36,9 +34,12 @@ const WAITING: usize = 64;
 /// that slow clients of these do not keep short calls waiting.
 pub(super) static LONG_WORK: Semaphore = Semaphore::const_new(32);
 
-/// Its routes.
-pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
-    vec![routes!(find), routes!(search)]
+crate::table! {
+    /// Its routes.
+    pub(super) Arc<Agent> {
+        self::find;
+        self::search;
+    }
 }
 
 /// What ends the work, and what ends it when it is dropped.

@@ -17,8 +17,6 @@ use sandshell_types::{
     TerminalRole, TerminalScreen,
 };
 use serde::Deserialize;
-use utoipa_axum::router::UtoipaMethodRouter;
-use utoipa_axum::routes;
 
 use super::document::{
     TerminalChangeProblems, TerminalConnectProblems, TerminalReadProblems, TerminalStartProblems,
@@ -31,16 +29,16 @@ use crate::extract::{Json, OptionalJson, Path, Query};
 use crate::problem::ApiError;
 use crate::server::{Slot, to_the_end};
 
-/// Its routes.
-pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
-    vec![
-        routes!(create, list),
-        routes!(get, destroy),
-        routes!(resize),
-        routes!(screen),
-        routes!(recording),
-        routes!(connect),
-    ]
+crate::table! {
+    /// Its routes.
+    pub(super) Arc<Agent> {
+        self::create, self::list;
+        self::get, self::destroy;
+        self::resize;
+        self::screen;
+        self::recording;
+        self::connect;
+    }
 }
 
 /// Create a terminal.

@@ -12,8 +12,6 @@ use sandshell_types::{
     ChangesReply, ChangesRequest, FileEvent, RescanEvent, SessionId, WatchEndEvent, WatchReadyEvent,
 };
 use serde::Deserialize;
-use utoipa_axum::router::UtoipaMethodRouter;
-use utoipa_axum::routes;
 
 use super::AgentState;
 use super::document::WatchProblems;
@@ -24,9 +22,12 @@ use crate::problem::ApiError;
 use crate::server::to_the_end;
 use crate::sse;
 
-/// Its routes.
-pub(super) fn table() -> Vec<UtoipaMethodRouter<Arc<Agent>>> {
-    vec![routes!(watch), routes!(changes)]
+crate::table! {
+    /// Its routes.
+    pub(super) Arc<Agent> {
+        self::watch;
+        self::changes;
+    }
 }
 
 /// Query of a watch.

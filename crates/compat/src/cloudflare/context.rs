@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::body::{Json, invalid};
 use super::error::{Code, Fault};
-use super::sse::events;
 use super::success;
+use crate::sse::events;
 
 #[derive(Deserialize)]
 pub(super) struct Create {

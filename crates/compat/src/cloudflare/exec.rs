@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::body::{Json, invalid};
 use super::error::{Code, Fault};
-use super::sse::events;
 use super::{process, session, success};
+use crate::sse::events;
 
 /// Most bytes of each stream in one answer.
 const OUTPUT: u64 = 10 * 1024 * 1024;
@@ -74,7 +74,7 @@ pub(super) async fn execute(
                 ..SessionExecRequest::default()
             };
             let mut result = sandbox.session_exec(&id, &request).await;
-            if session::made(&sandbox, &id, &result).await? {
+            if session::made(&sandbox, &id, result.as_ref().err()).await? {
                 result = sandbox.session_exec(&id, &request).await;
             }
             let result = result?;
@@ -201,7 +201,7 @@ pub(super) async fn started(
     };
     let mut record = sandbox.create_process(&request).await;
     if let Some(id) = &session
-        && session::made(sandbox, id, &record).await?
+        && session::made(sandbox, id, record.as_ref().err()).await?
     {
         record = sandbox.create_process(&request).await;
     }

@@ -5,19 +5,21 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
+use futures_util::Stream;
 use sandshell_client::types::{
     ArchiveFormat, FileEntry, FileKind, MkdirRequest, MoveRequest, RemoveRequest,
 };
 use sandshell_client::{
-    ArchiveQuery, Client, ClientError, FileQuery, ListOptions, Page, ReadOptions, WriteOptions,
+    ArchiveQuery, ByteStream, Client, ClientError, FileQuery, ListOptions, Page, ReadOptions,
+    WriteOptions,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::body::{Json, LargeJson, invalid};
 use super::error::{Code, Fault};
-use super::sse::events;
 use super::{session, success};
+use crate::sse::events;
 use crate::text::Text;
 
 /// Largest file that is read in one answer.
@@ -97,7 +99,7 @@ async fn content(
     sandbox: &Client,
     query: &FileQuery,
     path: &str,
-) -> Result<(FileEntry, sandshell_client::ByteStream), Fault> {
+) -> Result<(FileEntry, ByteStream), Fault> {
     let entry = sandbox.stat_file(query, true).await.map_err(about(path))?;
     if entry.kind == FileKind::Directory {
         return Err(
@@ -132,8 +134,7 @@ pub(super) async fn read(
         return Err(Fault::new(Code::FileTooLarge, message)
             .context(json!({"path": asked.path, "size": entry.size})));
     }
-    let bytes = whole;
-    let text = is_text(&bytes);
+    let text = is_text(&whole);
     let as_base64 = match asked.encoding.as_deref() {
         Some("base64") => true,
         Some("utf-8" | "utf8") => false,
@@ -141,9 +142,9 @@ pub(super) async fn read(
         Some(other) => return Err(invalid("encoding", &format!("{other:?} is not known"))),
     };
     let content = if as_base64 {
-        BASE64.encode(&bytes)
+        BASE64.encode(&whole)
     } else {
-        String::from_utf8_lossy(&bytes).into_owned()
+        String::from_utf8_lossy(&whole).into_owned()
     };
     Ok(success(json!({
         "path": asked.path,
@@ -151,7 +152,7 @@ pub(super) async fn read(
         "encoding": if as_base64 { "base64" } else { "utf-8" },
         "isBinary": !text,
         "mimeType": mime_of(&asked.path, text),
-        "size": bytes.len(),
+        "size": whole.len(),
         "exitCode": 0,
     })))
 }
@@ -283,13 +284,6 @@ pub(super) struct Rename {
     #[serde(alias = "destinationPath")]
     new_path: String,
     session_id: Option<String>,
-}
-
-pub(super) async fn rename(
-    sandbox: Extension<Client>,
-    asked: Json<Rename>,
-) -> Result<Response, Fault> {
-    relocate(sandbox, asked).await
 }
 
 pub(super) async fn relocate(
@@ -459,16 +453,13 @@ pub(super) async fn backup(
         format: ArchiveFormat::TarZst,
         exclude: asked.excludes,
         gitignore: asked.gitignore,
-        skip_unreadable: false,
+        ..ArchiveQuery::default()
     };
     let bytes = sandbox
         .get_archive(&archive)
         .await
         .map_err(about(&asked.dir))?;
-    let pieces = futures_util::stream::unfold(bytes, |mut bytes| async move {
-        let piece = bytes.next().await?.map_err(std::io::Error::other);
-        Some((piece, bytes))
-    });
+    let pieces = pieces(bytes);
     let target = FileQuery::new(&asked.archive_path);
     let options = WriteOptions::default();
     let written = sandbox.upload_file(&target, &options, pieces).await;
@@ -485,10 +476,7 @@ pub(super) async fn restore(
     let source = FileQuery::new(&asked.archive_path);
     let content = sandbox.read_file(&source, &ReadOptions::default()).await;
     let bytes = content.map_err(about(&asked.archive_path))?.bytes;
-    let pieces = futures_util::stream::unfold(bytes, |mut bytes| async move {
-        let piece: std::io::Result<Bytes> = bytes.next().await?.map_err(std::io::Error::other);
-        Some((piece, bytes))
-    });
+    let pieces = pieces(bytes);
     let made = MkdirRequest {
         path: Some(asked.dir.clone()),
         parents: Some(true),
@@ -501,4 +489,12 @@ pub(super) async fn restore(
     let restored = sandbox.upload_archive(&target, pieces).await;
     restored.map_err(about(&asked.dir))?;
     Ok(success(json!({"dir": asked.dir})))
+}
+
+/// What comes from one place, as it is given to another.
+fn pieces(bytes: ByteStream) -> impl Stream<Item = std::io::Result<Bytes>> {
+    futures_util::stream::unfold(bytes, |mut bytes| async move {
+        let piece = bytes.next().await?.map_err(std::io::Error::other);
+        Some((piece, bytes))
+    })
 }

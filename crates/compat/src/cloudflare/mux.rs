@@ -28,8 +28,8 @@ use tower::Service as _;
 
 use super::body::LARGEST;
 use super::error::{Code, Fault};
-use super::sse::data_of;
 use crate::lease::Lease;
+use crate::sse::data_of;
 
 /// Requests of one socket at a time.
 const AT_ONCE: usize = 256;

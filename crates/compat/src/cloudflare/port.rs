@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::body::{Json, invalid};
 use super::error::{Code, Fault};
-use super::sse::{Feed, Gone, events};
+use crate::sse::{Feed, Gone, events};
 
 /// The longest that a server may think about its answer.
 const PATIENCE: Duration = Duration::from_secs(5);

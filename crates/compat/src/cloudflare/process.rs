@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::body::Json;
 use super::error::{Code, Fault};
 use super::exec::{Execute, started};
-use super::sse::{Feed, Gone, events};
 use super::success;
+use crate::sse::{Feed, Gone, events};
 use crate::text::Text;
 
 /// Most bytes of each stream in one answer; the newest.

@@ -2,16 +2,16 @@
 
 use axum::extract::Extension;
 use axum::response::Response;
-use sandshell_client::types::{
-    Env, ErrorCode, SessionId, SessionRecord, SessionRequest, SessionState,
-};
-use sandshell_client::{Client, ClientError, Page};
+use sandshell_client::types::{Env, SessionId, SessionRequest, SessionState};
+use sandshell_client::{Client, Page};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::body::Json;
 use super::error::{Code, Fault};
 use super::success;
+use crate::session::is_missing;
+pub(super) use crate::session::{made, record};
 
 /// The session of whoever names none.
 const DEFAULT: &str = "default";
@@ -26,48 +26,6 @@ pub(super) fn named(id: Option<&str>) -> Result<Option<SessionId>, Fault> {
         Some(id) => Ok(Some(id.parse()?)),
         None => Ok(Some(DEFAULT.parse()?)),
     }
-}
-
-/// Whether a call failed only for want of its session, which has been made: then it is to be tried again.
-pub(super) async fn made<T>(
-    sandbox: &Client,
-    id: &SessionId,
-    result: &Result<T, ClientError>,
-) -> Result<bool, Fault> {
-    match result {
-        Err(error) if error.code() == Some(ErrorCode::SessionEnded) => {
-            // It is in the way of the next.
-            sandbox.delete_session(id).await?;
-        }
-        Err(error) if is_missing(error) => {}
-        _ => return Ok(false),
-    }
-    let request = SessionRequest {
-        id: Some(id.clone()),
-        ..SessionRequest::default()
-    };
-    match sandbox.create_session(&request).await {
-        Ok(_) => Ok(true),
-        // Somebody else made it meanwhile.
-        Err(error) if error.code() == Some(ErrorCode::IdConflict) => Ok(true),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The record of a session, which is made if it is not there.
-pub(super) async fn record(sandbox: &Client, id: &SessionId) -> Result<SessionRecord, Fault> {
-    let record = sandbox.session(id).await;
-    if made(sandbox, id, &record).await? {
-        return Ok(sandbox.session(id).await?);
-    }
-    Ok(record?)
-}
-
-fn is_missing(error: &ClientError) -> bool {
-    matches!(
-        error.code(),
-        Some(ErrorCode::SessionNotFound | ErrorCode::SessionEnded)
-    )
 }
 
 #[derive(Deserialize)]
@@ -144,7 +102,7 @@ pub(super) async fn delete(
             let message = format!("Session '{id}' not found");
             return Err(Fault::new(Code::InternalError, message).context(json!({"sessionId": id})));
         }
-        other => other?,
+        other => drop(other?),
     }
     Ok(success(json!({"sessionId": id})))
 }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::body::{Json, invalid};
 use super::error::Fault;
-use super::sse::events;
 use super::success;
+use crate::sse::events;
 
 /// What is left out unless something else is asked for.
 const USUAL: [&str; 3] = [".git", "node_modules", ".DS_Store"];

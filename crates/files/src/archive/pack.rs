@@ -1,7 +1,7 @@
 //! Makes a tar archive of a tree.
 //!
 //! Owns what an entry looks like: ustar headers, with PAX records for exact times and for long names.
-//! A file that is hard-linked more than once in the tree is stored once. FIFOs, sockets and devices
+//! A file that is hard-linked more than once in the tree is stored once, unless copies are asked for. FIFOs, sockets and devices
 //! are passed over and counted.
 
 use std::cell::Cell;
@@ -43,6 +43,8 @@ pub struct PackRules {
     pub gitignore: bool,
     /// Pass over what cannot be read.
     pub skip_unreadable: bool,
+    /// Each name of a hard-linked file gets a copy.
+    pub copy_links: bool,
 }
 
 /// A checked wish for an archive.
@@ -51,6 +53,7 @@ pub struct Pack {
     start: PathBuf,
     options: WalkOptions,
     skip_unreadable: bool,
+    copy_links: bool,
 }
 
 impl Pack {
@@ -66,6 +69,7 @@ impl Pack {
                 max_depth: None,
             },
             skip_unreadable: rules.skip_unreadable,
+            copy_links: rules.copy_links,
         })
     }
 
@@ -214,7 +218,7 @@ impl<W: Write> Packing<'_, W> {
     ) -> Result<(), FileError> {
         let name = entry.path.as_os_str().as_bytes();
         let inode = (stat.st_dev, stat.st_ino);
-        if stat.st_nlink > 1 {
+        if stat.st_nlink > 1 && !self.pack.copy_links {
             if let Some(first) = self.links.get(&inode) {
                 let first = first.clone();
                 let mut header = head(EntryType::Link, stat);

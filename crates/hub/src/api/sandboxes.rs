@@ -5,7 +5,8 @@ use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use sandshell_agent::parts::{ApiError, Json, OptionalJson, Path, Query};
 use sandshell_types::{
-    ErrorCode, List, SandboxId, SandboxPatch, SandboxRecord, SandboxSpec, SandboxState,
+    ErrorCode, IsolationPolicy, IsolationSpec, List, SandboxId, SandboxPatch, SandboxRecord,
+    SandboxSpec, SandboxState,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -51,6 +52,12 @@ pub(crate) async fn create(
         return Err(forbidden("this token may not make sandboxes"));
     }
     validate::spec(&spec)?;
+    if spec.isolation.is_none() && hub.isolation != IsolationPolicy::default() {
+        spec.isolation = Some(IsolationSpec {
+            policy: hub.isolation,
+            ..IsolationSpec::default()
+        });
+    }
     if let (None, Some(Extension(GivenKey(key)))) = (&spec.id, key) {
         // So that a retry finds the same sandbox, even at a hub that was killed in between.
         spec.id = Some(id_of_key(&token, &key)?);

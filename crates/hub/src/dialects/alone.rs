@@ -13,7 +13,7 @@ use sandshell_agent::front::{Answer, Front, Way};
 use sandshell_client::{Client, Connector};
 use sandshell_compat::{Cloudflare, Lease};
 use sandshell_compat_e2b::{E2b, ENVD_PORT, Key, Settings};
-use sandshell_types::{ErrorCode, IsolationPolicy, Problem, SandboxId};
+use sandshell_types::{ErrorCode, Problem, SandboxId};
 
 use super::Dialect;
 
@@ -25,7 +25,6 @@ pub fn front(dialect: Dialect) -> Option<Arc<dyn Front>> {
             let settings = Settings {
                 // There is nothing to sign for: an agent has one token, or none.
                 key: Key::new(Vec::new()),
-                isolation: IsolationPolicy::default(),
                 domain: None,
             };
             Some(Arc::new(OfE2b(E2b::new(settings))))

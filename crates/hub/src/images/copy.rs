@@ -14,6 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use sandshell_files::archive::{Head, Kind};
+use sandshell_files::is_kernels_own;
 use tokio_util::sync::CancellationToken;
 
 use super::extract::Extraction;
@@ -45,25 +46,9 @@ pub fn copy_directory(
     })
 }
 
-/// File systems whose files are made up by the kernel when they are read: `proc`, `sysfs`, both kinds of
-/// control groups, `debugfs`, `tracefs`, `securityfs`, `devpts`, `bpf` and `nsfs`.
-const OF_KERNEL: &[u64] = &[
-    0x9fa0,
-    0x6265_6572,
-    0x0027_e0eb,
-    0x6367_7270,
-    0x6462_6720,
-    0x7472_6163,
-    0x7363_6673,
-    0x1cd1,
-    0xcafe_4a11,
-    0x6e73_6673,
-];
-
-/// Whether a directory has no files that could be copied.
+/// Whether a directory has no files that could be copied: the kernel makes them up when they are read.
 pub fn is_of_kernel(directory: &Path) -> bool {
-    rustix::fs::statfs(directory)
-        .is_ok_and(|found| OF_KERNEL.contains(&found.f_type.cast_unsigned()))
+    File::open(directory).is_ok_and(is_kernels_own)
 }
 
 struct Copy<'a> {

@@ -3,13 +3,17 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::Value;
+use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::*;
+use crate::Agent;
 
 fn json() -> Value {
-    serde_json::from_str(&openapi_json()).unwrap()
+    serde_json::from_str(&made::document()).unwrap()
 }
 
 fn operations(document: &Value) -> Vec<(String, Value)> {
@@ -23,13 +27,37 @@ fn operations(document: &Value) -> Vec<(String, Value)> {
 }
 
 #[test]
+fn the_file_is_what_the_code_says() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../openapi/agent-v1.json");
+    let made = made::document() + "\n";
+    if std::env::var_os("SANDSHELL_UPDATE").is_some() {
+        std::fs::write(&file, &made).unwrap();
+    }
+    let there = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        there == made,
+        "openapi/agent-v1.json is out of date; hint: make gen"
+    );
+}
+
+#[test]
+fn what_is_served_is_the_same_without_space() {
+    let served: Value = serde_json::from_slice(&served()).unwrap();
+    assert_eq!(served, json());
+    assert_eq!(
+        compact("{\n \"a \\\" b\": [1, 2]\n}"),
+        "{\"a \\\" b\":[1,2]}"
+    );
+}
+
+#[test]
 fn is_openapi_3_1_with_every_route() {
     let document = json();
     assert_eq!(document["openapi"], "3.1.0");
     let operations = operations(&document);
     assert_eq!(
         operations.len(),
-        super::super::table().iter().map(methods).sum::<usize>()
+        crate::api::documented().iter().map(methods).sum::<usize>()
     );
     for route in [
         "post /v1/exec",
@@ -200,7 +228,7 @@ fn every_error_code_is_listed() {
         .as_array()
         .unwrap()
         .clone();
-    let responses = openapi_json();
+    let responses = made::document();
     for code in ErrorCode::ALL {
         assert!(
             listed.iter().any(|name| name == code.as_str()),
@@ -222,8 +250,8 @@ fn every_error_code_is_listed() {
 #[test]
 fn no_two_schemas_share_a_name() {
     let mut seen: HashMap<String, Value> = HashMap::new();
-    let base = base().components.unwrap().schemas;
-    let routes = super::super::table()
+    let base = made::base().components.unwrap().schemas;
+    let routes = crate::api::documented()
         .into_iter()
         .flat_map(|(schemas, _, _)| schemas);
     for (name, schema) in base.into_iter().chain(routes) {

@@ -1,4 +1,4 @@
-//! Streams of events in this dialect: `data:` lines of JSON without names.
+//! Streams of events, as answers.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -12,20 +12,33 @@ use tokio::sync::mpsc;
 const WAITING: usize = 16;
 
 /// Whoever read the stream has gone.
-pub(super) struct Gone;
+pub(crate) struct Gone;
 
 /// The writing end of a stream.
-pub(super) struct Feed(mpsc::Sender<Bytes>);
+pub(crate) struct Feed(mpsc::Sender<Bytes>);
 
 impl Feed {
-    pub(super) async fn tell(&self, event: &Value) -> Result<(), Gone> {
-        let frame = Bytes::from(format!("data: {event}\n\n"));
-        self.0.send(frame).await.map_err(|_| Gone)
+    /// An event without a name: a `data:` line of JSON.
+    pub(crate) async fn tell(&self, event: &Value) -> Result<(), Gone> {
+        self.send(format!("data: {event}\n\n")).await
+    }
+
+    /// An event with a name, and one line of data.
+    pub(crate) async fn tell_named(
+        &self,
+        name: &str,
+        data: impl std::fmt::Display,
+    ) -> Result<(), Gone> {
+        self.send(format!("event: {name}\ndata: {data}\n\n")).await
+    }
+
+    async fn send(&self, frame: String) -> Result<(), Gone> {
+        self.0.send(frame.into()).await.map_err(|_| Gone)
     }
 }
 
 /// An answer made of what `work` tells. It ends with the work, and the work with its reader.
-pub(super) fn events<F>(work: impl FnOnce(Feed) -> F) -> Response
+pub(crate) fn events<F>(work: impl FnOnce(Feed) -> F) -> Response
 where
     F: Future<Output = Result<(), Gone>> + Send + 'static,
 {
@@ -49,8 +62,8 @@ where
     (headers, Body::from_stream(frames)).into_response()
 }
 
-/// The JSON of a frame.
-pub(super) fn data_of(frame: &[u8]) -> Option<&str> {
+/// The JSON of an event without a name.
+pub(crate) fn data_of(frame: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(frame).ok()?;
     text.strip_prefix("data: ")?.strip_suffix("\n\n")
 }

@@ -1,0 +1,149 @@
+//! Terminals over a WebSocket in the way of Cloudflare's services: binary frames are bytes, text frames
+//! are `{"type":"resize"}` to us, and `ready`, `exit` and `error` from us.
+
+use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use sandshell_client::types::{
+    ErrorCode, SessionId, TerminalFrame, TerminalId, TerminalRequest, TerminalState,
+};
+use sandshell_client::{Client, ClientError, ConnectOptions, TerminalConnection, TerminalEvent};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::lease::Lease;
+use crate::session;
+
+/// What a terminal is to be.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wish {
+    pub(crate) cols: Option<u16>,
+    pub(crate) rows: Option<u16>,
+    pub(crate) shell: Option<String>,
+}
+
+impl Wish {
+    fn request(&self) -> TerminalRequest {
+        let mut request = TerminalRequest {
+            argv: self.shell.clone().map(|shell| vec![shell]),
+            ..TerminalRequest::default()
+        };
+        if let Some(cols) = self.cols {
+            request.cols = cols;
+        }
+        if let Some(rows) = self.rows {
+            request.rows = rows;
+        }
+        request
+    }
+}
+
+/// The terminal with this id, made if there is none that lives: then where its session is.
+pub(crate) async fn of_session(
+    sandbox: &Client,
+    session: Option<&SessionId>,
+    id: &TerminalId,
+    wish: &Wish,
+) -> Result<TerminalConnection, ClientError> {
+    let lives = match sandbox.terminal(id).await {
+        Ok(record) => record.state == TerminalState::Running,
+        Err(error) if error.code() == Some(ErrorCode::TerminalNotFound) => false,
+        Err(error) => return Err(error),
+    };
+    if !lives {
+        let mut request = wish.request();
+        request.id = Some(id.clone());
+        if let Some(session) = session {
+            request.cwd = Some(session::record(sandbox, session).await?.cwd);
+        }
+        // One that has ended is in the way of the next.
+        if sandbox.terminal(id).await.is_ok() {
+            sandbox.delete_terminal(id).await?;
+        }
+        sandbox.create_terminal(&request).await?;
+    }
+    let options = ConnectOptions {
+        offset: (!lives).then_some(0),
+        size: wish.cols.zip(wish.rows),
+        ..ConnectOptions::default()
+    };
+    sandbox.connect_terminal(id, options).await
+}
+
+/// A terminal for one connection, which is to be deleted after it.
+pub(crate) async fn of_connection(
+    sandbox: &Client,
+    wish: &Wish,
+) -> Result<(TerminalId, TerminalConnection), ClientError> {
+    let id = sandbox.create_terminal(&wish.request()).await?.id;
+    let options = ConnectOptions {
+        offset: Some(0),
+        ..ConnectOptions::default()
+    };
+    let connection = sandbox.connect_terminal(&id, options).await?;
+    Ok((id, connection))
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Said {
+    Resize { cols: u16, rows: u16 },
+}
+
+/// Passes bytes both ways until one side ends.
+pub(crate) async fn carry(mut socket: WebSocket, terminal: TerminalConnection, lease: Lease) {
+    let (mut keys, mut screen) = terminal.split();
+    loop {
+        let message = tokio::select! {
+            () = lease.over() => return,
+            event = screen.next() => match event {
+                Ok(Some(TerminalEvent::Bytes(bytes))) => Message::Binary(bytes),
+                Ok(Some(TerminalEvent::Frame(frame))) => match shown(&frame) {
+                    Some(frame) => Message::text(frame.to_string()),
+                    None => continue,
+                },
+                Ok(Some(TerminalEvent::Closed { code, reason })) => {
+                    let close = CloseFrame { code, reason: reason.into() };
+                    let _ = socket.send(Message::Close(Some(close))).await;
+                    return;
+                }
+                Ok(_) => return,
+                Err(error) => {
+                    let error = json!({"type": "error", "message": error.to_string()});
+                    let _ = socket.send(Message::text(error.to_string())).await;
+                    return;
+                }
+            },
+            said = socket.recv() => {
+                let typed = match said {
+                    Some(Ok(Message::Binary(bytes))) => keys.type_in(bytes).await,
+                    Some(Ok(Message::Text(text))) => match serde_json::from_str(&text) {
+                        Ok(Said::Resize { cols, rows }) => keys.resize(cols, rows).await,
+                        Err(_) => Ok(()),
+                    },
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+                };
+                if typed.is_err() {
+                    return;
+                }
+                continue;
+            }
+        };
+        if socket.send(message).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn shown(frame: &TerminalFrame) -> Option<Value> {
+    match frame {
+        TerminalFrame::Ready { .. } => Some(json!({"type": "ready"})),
+        TerminalFrame::Exit { exit_code, signal } => {
+            let mut exit = json!({"type": "exit", "code": exit_code});
+            if let Some(signal) = signal {
+                exit["signal"] = signal.as_str().into();
+            }
+            Some(exit)
+        }
+        _ => None,
+    }
+}
