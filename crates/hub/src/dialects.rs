@@ -174,6 +174,16 @@ async fn translate(
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
     edge.hub().browsers.check(&request)?;
+    let slot = request.extensions().get::<Slot>().cloned();
+    if asked.dialect == Dialect::Daytona && asked.rest.path() == Daytona::EVENTS {
+        // Its clients show their token only within the socket.
+        let edge = edge.clone();
+        let admit = move |secret: &str| {
+            let token = by_secret(&edge, secret.as_bytes())?;
+            Some(lease(&edge, &token, slot.clone()))
+        };
+        return Ok(Daytona::listen(admit, request).await);
+    }
     let (mut head, body) = request.into_parts();
     let dialects = &edge.hub().dialects;
     let (token, sandbox) = match &asked.door {
@@ -183,12 +193,7 @@ async fn translate(
         }
         None => (shown(edge, asked.dialect, &head.headers)?, None),
     };
-    let tunnels = &edge.hub().tunnels;
-    let slot = head.extensions.get::<Slot>().cloned();
-    let lease = Lease::new(
-        [token.ended().clone(), tunnels.shutdown.clone()],
-        (slot, tunnels.open.token()),
-    );
+    let lease = lease(edge, &token, slot);
     let client = inside::client(edge.for_caller(token), &head)
         .ok_or_else(|| ApiError::new(ErrorCode::InvalidRequest, "the name of the host is none"))?;
     let client = match sandbox {
@@ -203,6 +208,15 @@ async fn translate(
         Dialect::E2b => dialects.e2b.answer(client, lease, request).await,
         Dialect::Daytona => dialects.daytona.answer(client, lease, request).await,
     })
+}
+
+/// What lets a connection of a token stay open, in the place it has among all.
+fn lease(edge: &Edge, token: &Token, slot: Option<Slot>) -> Lease {
+    let tunnels = &edge.hub().tunnels;
+    Lease::new(
+        [token.ended().clone(), tunnels.shutdown.clone()],
+        (slot, tunnels.open.token()),
+    )
 }
 
 impl Door {
