@@ -9,6 +9,7 @@
 //!   of one shell.
 //! - A failure is a [`Fault`] on its way out, and gets its form, with the path, where the answer leaves.
 
+mod body;
 mod control;
 mod error;
 mod events;

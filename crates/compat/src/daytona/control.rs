@@ -13,6 +13,7 @@ use sandshell_client::{Client, SandboxFilter};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::body::Given;
 use super::error::Fault;
 use super::reach::Reached;
 use super::record::{self, Create, NAME, shown};
@@ -89,7 +90,7 @@ async fn named(hub: &Client, name: &str) -> Result<Option<SandboxRecord>, Fault>
 pub(super) async fn create(
     Extension(hub): Extension<Client>,
     reached: Reached,
-    Json(asked): Json<Create>,
+    Given(asked): Given<Create>,
 ) -> Shown {
     if let Some(name) = &asked.name
         && find(&hub, name).await.is_ok()
@@ -221,7 +222,7 @@ pub(super) async fn resize(
     Extension(hub): Extension<Client>,
     Path(of): Path<Of>,
     reached: Reached,
-    Json(asked): Json<Resize>,
+    Given(asked): Given<Resize>,
 ) -> Shown {
     if asked.disk.is_some() {
         return Err(Fault::invalid(
@@ -255,7 +256,7 @@ pub(super) struct Labels {
 pub(super) async fn labels(
     Extension(hub): Extension<Client>,
     Path(of): Path<Of>,
-    Json(asked): Json<Labels>,
+    Given(asked): Given<Labels>,
 ) -> Shown {
     let record = find(&hub, &of.id).await?;
     let gone = record::labels(&record).into_keys().map(|key| (key, None));

@@ -49,9 +49,6 @@ impl Fault {
     /// A request that could not be read, as the one who tried says it.
     pub(super) fn unread(status: StatusCode, message: String) -> Self {
         match status {
-            StatusCode::UNPROCESSABLE_ENTITY | StatusCode::UNSUPPORTED_MEDIA_TYPE => {
-                Self::new(StatusCode::BAD_REQUEST, "INVALID_REQUEST_BODY", message)
-            }
             StatusCode::METHOD_NOT_ALLOWED => {
                 Self::new(status, "BAD_REQUEST", "The method is not allowed here")
             }

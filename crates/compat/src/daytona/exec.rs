@@ -12,6 +12,7 @@ use sandshell_client::types::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::body::Given;
 use super::error::Fault;
 use super::reach::Sandbox;
 
@@ -41,7 +42,7 @@ pub(super) fn limit_of(seconds: Option<i64>) -> Result<Option<u64>, Fault> {
     Ok((seconds > 0).then(|| seconds.saturating_mul(1000)))
 }
 
-pub(super) async fn execute(Sandbox(sandbox): Sandbox, Json(asked): Json<Execute>) -> Shown {
+pub(super) async fn execute(Sandbox(sandbox): Sandbox, Given(asked): Given<Execute>) -> Shown {
     if asked.command.trim().is_empty() {
         return Err(Fault::invalid("command is empty"));
     }
@@ -88,7 +89,7 @@ pub(super) struct Code {
     timeout: Option<i64>,
 }
 
-pub(super) async fn code(Sandbox(sandbox): Sandbox, Json(asked): Json<Code>) -> Shown {
+pub(super) async fn code(Sandbox(sandbox): Sandbox, Given(asked): Given<Code>) -> Shown {
     let program = match asked.language.as_deref().unwrap_or("python") {
         "python" => "python3",
         "javascript" => "node",

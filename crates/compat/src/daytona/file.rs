@@ -11,6 +11,7 @@ use sandshell_client::{Client, ClientError, FileQuery, ListOptions, ReadOptions,
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::body::Given;
 use super::error::Fault;
 use super::pages::all;
 use super::reach::Sandbox;
@@ -284,7 +285,7 @@ pub(super) struct Replace {
 }
 
 /// Replaces plain text in each file, all of it or nothing.
-pub(super) async fn replace(Sandbox(sandbox): Sandbox, Json(asked): Json<Replace>) -> Shown {
+pub(super) async fn replace(Sandbox(sandbox): Sandbox, Given(asked): Given<Replace>) -> Shown {
     if asked.pattern.is_empty() {
         return Err(Fault::invalid("pattern is empty"));
     }

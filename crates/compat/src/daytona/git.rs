@@ -14,6 +14,7 @@ use sandshell_client::{Client, ClientError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::body::Given;
 use super::error::Fault;
 use super::reach::Sandbox;
 
@@ -89,7 +90,7 @@ pub(super) struct Branch {
 
 pub(super) async fn create_branch(
     Sandbox(sandbox): Sandbox,
-    Json(asked): Json<Branch>,
+    Given(asked): Given<Branch>,
 ) -> Result<StatusCode, Fault> {
     let request = GitBranchesRequest {
         path: Some(asked.path),
@@ -138,7 +139,7 @@ fn branch_missing(error: ClientError) -> Fault {
 
 pub(super) async fn delete_branch(
     Sandbox(sandbox): Sandbox,
-    Json(asked): Json<Branch>,
+    Given(asked): Given<Branch>,
 ) -> Result<StatusCode, Fault> {
     let request = GitBranchesRequest {
         path: Some(asked.path),
@@ -185,7 +186,7 @@ pub(super) struct Add {
 
 pub(super) async fn add(
     Sandbox(sandbox): Sandbox,
-    Json(asked): Json<Add>,
+    Given(asked): Given<Add>,
 ) -> Result<StatusCode, Fault> {
     let request = GitAddRequest {
         path: Some(asked.path),
@@ -205,7 +206,7 @@ pub(super) struct Commit {
     allow_empty: Option<bool>,
 }
 
-pub(super) async fn commit(Sandbox(sandbox): Sandbox, Json(asked): Json<Commit>) -> Shown {
+pub(super) async fn commit(Sandbox(sandbox): Sandbox, Given(asked): Given<Commit>) -> Shown {
     let identity = GitIdentity {
         name: asked.author,
         email: asked.email,
@@ -248,7 +249,7 @@ pub(super) struct Clone {
 
 pub(super) async fn clone(
     Sandbox(sandbox): Sandbox,
-    Json(asked): Json<Clone>,
+    Given(asked): Given<Clone>,
 ) -> Result<StatusCode, Fault> {
     if asked.insecure_skip_tls == Some(true) {
         return Err(Fault::invalid("Certificates of remotes are always checked"));
@@ -292,7 +293,7 @@ pub(super) struct Checkout {
 
 pub(super) async fn checkout(
     Sandbox(sandbox): Sandbox,
-    Json(asked): Json<Checkout>,
+    Given(asked): Given<Checkout>,
 ) -> Result<StatusCode, Fault> {
     let request = GitCheckoutRequest {
         target: asked.branch,
@@ -317,7 +318,7 @@ pub(super) struct Remote {
 
 pub(super) async fn pull(
     Sandbox(sandbox): Sandbox,
-    Json(asked): Json<Remote>,
+    Given(asked): Given<Remote>,
 ) -> Result<StatusCode, Fault> {
     let request = GitPullRequest {
         path: Some(asked.path),
@@ -332,7 +333,7 @@ pub(super) async fn pull(
 
 pub(super) async fn push(
     Sandbox(sandbox): Sandbox,
-    Json(asked): Json<Remote>,
+    Given(asked): Given<Remote>,
 ) -> Result<StatusCode, Fault> {
     let request = GitPushRequest {
         path: Some(asked.path),

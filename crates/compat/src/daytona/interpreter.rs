@@ -21,6 +21,7 @@ use sandshell_client::{Client, RunEventStream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::body::Given;
 use super::error::Fault;
 use super::exec::{env_of, limit_of};
 use super::log::{close, reason_of};
@@ -81,7 +82,7 @@ fn request_of(language: Language, id: Option<ContextId>, cwd: Option<String>) ->
     }
 }
 
-pub(super) async fn create(Sandbox(sandbox): Sandbox, Json(asked): Json<Create>) -> Shown {
+pub(super) async fn create(Sandbox(sandbox): Sandbox, Given(asked): Given<Create>) -> Shown {
     let language = match asked.language.as_deref() {
         None | Some("" | "python") => Language::Python,
         Some("javascript") => Language::Javascript,

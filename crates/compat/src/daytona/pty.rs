@@ -23,6 +23,7 @@ use sandshell_client::{Client, ClientError, ConnectOptions, TerminalConnection, 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::body::Given;
 use super::error::Fault;
 use super::exec::env_of;
 use super::log::{close, reason_of};
@@ -113,7 +114,7 @@ async fn made(sandbox: &Client, asked: Create) -> Result<TerminalId, Fault> {
 
 pub(super) async fn create(
     Sandbox(sandbox): Sandbox,
-    Json(asked): Json<Create>,
+    Given(asked): Given<Create>,
 ) -> Result<(StatusCode, Json<Value>), Fault> {
     let id = made(&sandbox, asked).await?;
     Ok((StatusCode::CREATED, Json(json!({"sessionId": id}))))
@@ -147,7 +148,7 @@ pub(super) struct Size {
 pub(super) async fn resize(
     Sandbox(sandbox): Sandbox,
     Path(of): Path<Of>,
-    Json(size): Json<Size>,
+    Given(size): Given<Size>,
 ) -> Shown {
     let id = of.id()?;
     let resized = sandbox.resize_terminal(&id, size.cols, size.rows).await;

@@ -18,12 +18,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Sandbox {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Fault> {
-        let named = RawPathParams::from_request_parts(parts, state).await.ok();
-        let named = named.as_ref().and_then(|params| {
-            let mut params = params.iter();
-            params.find_map(|(name, value)| (name == "sandbox").then(|| value.to_owned()))
-        });
-        let id = named.unwrap_or_default();
+        let params = RawPathParams::from_request_parts(parts, state)
+            .await
+            .map_err(|_| Fault::invalid("The path is not text"))?;
+        let mut params = params.iter();
+        let id = params.find_map(|(name, value)| (name == "sandbox").then(|| value.to_owned()));
+        let id = id.unwrap_or_default();
         let hub = parts.extensions.get::<Client>();
         match (hub, id.parse::<SandboxId>()) {
             (Some(hub), Ok(id)) => Ok(Self(hub.sandbox(&id))),

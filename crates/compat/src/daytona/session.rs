@@ -17,6 +17,7 @@ use sandshell_client::{Client, ClientError, EventQuery, OutputStreamEvent};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::body::Given;
 use super::error::Fault;
 use super::log::{self, Log};
 use super::pages::all;
@@ -120,7 +121,7 @@ pub(super) struct Create {
 
 pub(super) async fn create(
     Sandbox(sandbox): Sandbox,
-    Json(asked): Json<Create>,
+    Given(asked): Given<Create>,
 ) -> Result<StatusCode, Fault> {
     let id: SessionId = asked.session_id.parse()?;
     match sandbox.session(&id).await {
@@ -188,7 +189,7 @@ pub(super) struct Execute {
 pub(super) async fn execute(
     Sandbox(sandbox): Sandbox,
     Path(of): Path<Of>,
-    Json(asked): Json<Execute>,
+    Given(asked): Given<Execute>,
 ) -> Result<Response, Fault> {
     let id = of.id()?;
     if asked.command.trim().is_empty() {
@@ -268,7 +269,7 @@ pub(super) struct Input {
 pub(super) async fn input(
     Sandbox(sandbox): Sandbox,
     Path(of): Path<OfCommand>,
-    Json(asked): Json<Input>,
+    Given(asked): Given<Input>,
 ) -> Result<StatusCode, Fault> {
     let record = of.record(&sandbox).await?;
     if matches!(record.state, CommandState::Done | CommandState::Cancelled) {

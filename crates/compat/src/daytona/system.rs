@@ -9,6 +9,7 @@ use sandshell_client::types::{EnvPatch, PortRecord};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::body::Given;
 use super::error::Fault;
 use super::pages::all;
 use super::reach::Sandbox;
@@ -37,8 +38,12 @@ pub(super) async fn in_use(Sandbox(sandbox): Sandbox, Path(of): Path<Of>) -> Sho
 }
 
 pub(super) async fn work_dir(Sandbox(sandbox): Sandbox) -> Shown {
-    let here = sandbox.stat_file(&FileQuery::new("."), true).await?;
-    Ok(Json(json!({"dir": here.path})))
+    let here = sandbox.stat_file(&FileQuery::new("."), true).await?.path;
+    let dir = match here.trim_end_matches("/.") {
+        "" => "/",
+        dir => dir,
+    };
+    Ok(Json(json!({"dir": dir})))
 }
 
 pub(super) async fn home_dir(Sandbox(sandbox): Sandbox) -> Shown {
@@ -61,7 +66,7 @@ pub(super) struct Environment {
     unset_value_prefix: Option<String>,
 }
 
-pub(super) async fn env(Sandbox(sandbox): Sandbox, Json(asked): Json<Environment>) -> Shown {
+pub(super) async fn env(Sandbox(sandbox): Sandbox, Given(asked): Given<Environment>) -> Shown {
     if asked.unset_value_prefix.is_some() {
         return Err(Fault::invalid("Variables are unset by their names"));
     }

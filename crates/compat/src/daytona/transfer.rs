@@ -18,6 +18,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use super::body::Given;
 use super::error::Fault;
 use super::file::query;
 use super::reach::Sandbox;
@@ -93,7 +94,7 @@ pub(super) struct Downloads {
 /// Many files as one form: `file` for each that can be read, `error` for each that cannot.
 pub(super) async fn bulk_download(
     Sandbox(sandbox): Sandbox,
-    Json(asked): Json<Downloads>,
+    Given(asked): Given<Downloads>,
 ) -> Result<Response, Fault> {
     if asked.paths.is_empty() {
         return Err(Fault::invalid("paths is empty"));

@@ -8,6 +8,7 @@ use sandshell_client::types::{ErrorCode, ExecRequest, ExecResult, OnDisconnect};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::daytona::body::Given;
 use crate::daytona::error::Fault;
 use crate::daytona::reach::Sandbox;
 
@@ -74,7 +75,7 @@ pub(in crate::daytona) struct Init {
 
 pub(in crate::daytona) async fn init(
     Sandbox(sandbox): Sandbox,
-    Json(asked): Json<Init>,
+    Given(asked): Given<Init>,
 ) -> Result<StatusCode, Fault> {
     let mut arguments = words(&["init", "--quiet"]);
     if asked.bare == Some(true) {
@@ -96,7 +97,10 @@ pub(in crate::daytona) struct Reset {
     files: Option<Vec<String>>,
 }
 
-pub(in crate::daytona) async fn reset(Sandbox(sandbox): Sandbox, Json(asked): Json<Reset>) -> Done {
+pub(in crate::daytona) async fn reset(
+    Sandbox(sandbox): Sandbox,
+    Given(asked): Given<Reset>,
+) -> Done {
     let mut arguments = words(&["reset", "--quiet"]);
     match asked.mode.as_deref() {
         None | Some("") => {}
@@ -132,7 +136,7 @@ pub(in crate::daytona) struct Restore {
 
 pub(in crate::daytona) async fn restore(
     Sandbox(sandbox): Sandbox,
-    Json(asked): Json<Restore>,
+    Given(asked): Given<Restore>,
 ) -> Done {
     let mut arguments = words(&["restore", "--quiet"]);
     if asked.staged == Some(true) {
@@ -179,7 +183,7 @@ pub(in crate::daytona) struct AddRemote {
 
 pub(in crate::daytona) async fn add_remote(
     Sandbox(sandbox): Sandbox,
-    Json(asked): Json<AddRemote>,
+    Given(asked): Given<AddRemote>,
 ) -> Result<StatusCode, Fault> {
     let path = Some(asked.path.as_str());
     let known = words(&["remote", "get-url", "--", &asked.name]);
@@ -246,7 +250,7 @@ pub(in crate::daytona) async fn config(
 
 pub(in crate::daytona) async fn set_config(
     Sandbox(sandbox): Sandbox,
-    Json(asked): Json<Setting>,
+    Given(asked): Given<Setting>,
 ) -> Done {
     let place = scope(asked.scope.as_deref())?;
     let value = asked.value.clone().unwrap_or_default();
@@ -265,7 +269,7 @@ pub(in crate::daytona) struct User {
 
 pub(in crate::daytona) async fn set_user(
     Sandbox(sandbox): Sandbox,
-    Json(asked): Json<User>,
+    Given(asked): Given<User>,
 ) -> Done {
     let place = scope(asked.scope.as_deref())?;
     let path = asked.path.as_deref().filter(|path| !path.is_empty());
