@@ -4,6 +4,7 @@
 //! server and what the suite is told of it.
 
 mod cloudflare;
+mod daytona;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -90,9 +90,7 @@ impl Daytona {
         let path = request.uri().path().to_owned();
         request.extensions_mut().insert(hub);
         request.extensions_mut().insert(lease);
-        let mut response = match self.0.clone().call(request).await {
-            Ok(response) => response,
-        };
+        let Ok(mut response) = self.0.clone().call(request).await;
         if let Some(fault) = response.extensions_mut().remove::<Fault>() {
             return fault.told(&method, &path);
         }

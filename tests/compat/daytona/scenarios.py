@@ -167,10 +167,17 @@ def sessions(box, big):
     assert [one.session_id for one in process.list_sessions()] == ["work"]
     # A session takes all it started with it.
     secret = mark()
-    run(f"sleep {secret} & setsid sleep {secret} & echo; sleep {secret}", apart=True)
-    while alive(box, secret) < 3:
-        pass
-    process.delete_session("work")
+    sleep = f"sh -c 'echo up; exec sleep {secret}'"
+    trees = run(f"{sleep} & setsid {sleep} & {sleep}", apart=True)
+    ups = []
+
+    def up(text):
+        ups.append(text)
+        if "".join(ups) == "up\n" * 3:
+            assert alive(box, secret) == 3
+            process.delete_session("work")
+
+    asyncio.run(process.get_session_command_logs_async("work", trees.cmd_id, up, up))
     assert alive(box, secret) == 0
     raises(errors.DaytonaNotFoundError, process.get_session, "work")
     raises(errors.DaytonaNotFoundError, process.delete_session, "work")
@@ -229,9 +236,8 @@ def terminals(box, big):
     second.disconnect()
     # ^C reaches the program and not the shell.
     secret = mark()
-    handle.send_input(f"sleep {secret}; echo $?-done\n")
-    while alive(box, secret) == 0:
-        pass
+    handle.send_input(f"sh -c 'echo u''p; exec sleep {secret}'\n")
+    until(b"up\r\n")
     handle.send_input(b"\x03")
     handle.send_input("echo still here $?\n")
     until(b"still here 130\r\n")
@@ -242,9 +248,10 @@ def terminals(box, big):
     handle.disconnect()
     # Killed with what runs in it; the name is free again.
     handle = opened(lambda: process.create_pty_session("main"), join)
-    handle.send_input(f"sleep {secret}\n")
-    while alive(box, secret) == 0:
-        pass
+    seen.clear()
+    handle.send_input(f"sh -c 'echo u''p; exec sleep {secret}'\n")
+    until(b"up\r\n")
+    assert alive(box, secret) == 1
     handle.kill()
     assert handle.wait(timeout=30).exit_code == 137
     assert alive(box, secret) == 0

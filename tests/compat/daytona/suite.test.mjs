@@ -5,7 +5,6 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { after, before, describe, test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import * as sdk from "@daytonaio/sdk";
 
 const { API_URL, API_KEY, TARGET } = process.env;
@@ -37,10 +36,6 @@ async function alive(box, number) {
     `grep -laz -- '${spelled}' /proc/[0-9]*/cmdline 2>/dev/null | wc -l`,
   );
   return Number(found.result);
-}
-
-async function until(condition) {
-  while (!(await condition())) await setImmediate();
 }
 
 const scenarios = {
@@ -94,10 +89,21 @@ const scenarios = {
     );
     assert.equal((await process.getSession("work")).commands.length, 5);
     const secret = mark();
-    await run(`sleep ${secret} & setsid sleep ${secret} & sleep ${secret}`, true);
-    await until(async () => (await alive(box, secret)) === 3);
+    const sleep = `sh -c 'echo up; exec sleep ${secret}'`;
+    const trees = await run(`${sleep} & setsid ${sleep} & ${sleep}`, true);
     await raises(sdk.DaytonaConflictError, () => process.createSession("work"));
-    await process.deleteSession("work");
+    let ups = "";
+    let ended;
+    const up = (text) => {
+      ups += text;
+      if (ups !== "up\n".repeat(3)) return;
+      ended = alive(box, secret).then((count) => {
+        assert.equal(count, 3);
+        return process.deleteSession("work");
+      });
+    };
+    await process.getSessionCommandLogs("work", trees.cmdId, up, up);
+    await ended;
     assert.equal(await alive(box, secret), 0);
     await raises(sdk.DaytonaNotFoundError, () => process.getSession("work"));
     assert.deepEqual(await process.listSessions(), []);
@@ -138,9 +144,11 @@ const scenarios = {
     assert.equal((await pty.wait()).exitCode, 5);
     await pty.disconnect();
     const secret = mark();
-    const killed = await process.createPty({ id: "main", onData: () => {} });
-    await killed.sendInput(`sleep ${secret}\n`);
-    await until(async () => (await alive(box, secret)) === 1);
+    const killed = await process.createPty({ id: "main", onData });
+    seen = "";
+    await killed.sendInput(`sh -c 'echo u''p; exec sleep ${secret}'\n`);
+    await shown("up\r\n");
+    assert.equal(await alive(box, secret), 1);
     await killed.kill();
     assert.equal((await killed.wait()).exitCode, 137);
     assert.equal(await alive(box, secret), 0);

@@ -293,9 +293,12 @@ pub(super) async fn autodelete(
     Path(asked): Path<Numbered>,
     reached: Reached,
 ) -> Shown {
-    let on_idle = record::ephemeral(Some(asked.number))?.map(|ephemeral| match ephemeral {
-        true => OnIdle::Destroy,
-        false => OnIdle::Sleep,
+    let on_idle = record::ephemeral(Some(asked.number))?.map(|ephemeral| {
+        if ephemeral {
+            OnIdle::Destroy
+        } else {
+            OnIdle::Sleep
+        }
     });
     let patch = SandboxPatch {
         on_idle,

@@ -60,7 +60,7 @@ pub(super) async fn listen(
     Ok(upgrade.on_upgrade(|mut socket| async move {
         let lease = timeout(INTRODUCTION, introduced(&mut socket, admit)).await;
         if let Ok(Some(lease)) = lease {
-            stay(socket, lease).await;
+            lease.hold(stay(socket)).await;
         }
     }))
 }
@@ -97,12 +97,11 @@ async fn introduced(
     }
 }
 
-async fn stay(mut socket: WebSocket, lease: Lease) {
+async fn stay(mut socket: WebSocket) {
     let mut beat = interval_at(Instant::now() + BEAT, BEAT);
     let mut heard = Instant::now();
     loop {
         tokio::select! {
-            () = lease.over() => return,
             _ = beat.tick() => {
                 let silent = heard.elapsed() > BEAT + PATIENCE;
                 if silent || socket.send(Message::text("2")).await.is_err() {

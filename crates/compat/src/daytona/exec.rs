@@ -81,7 +81,7 @@ fn timed_out() -> Fault {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Code {
+pub(super) struct Program {
     code: String,
     language: Option<String>,
     argv: Option<Vec<String>>,
@@ -89,7 +89,7 @@ pub(super) struct Code {
     timeout: Option<i64>,
 }
 
-pub(super) async fn code(Sandbox(sandbox): Sandbox, Given(asked): Given<Code>) -> Shown {
+pub(super) async fn code(Sandbox(sandbox): Sandbox, Given(asked): Given<Program>) -> Shown {
     let program = match asked.language.as_deref().unwrap_or("python") {
         "python" => "python3",
         "javascript" => "node",
@@ -123,7 +123,7 @@ fn answer(exit_code: i32, result: &str) -> Value {
 }
 
 /// In a code context of its own, where types are taken out.
-async fn typescript(sandbox: &Client, asked: Code) -> Shown {
+async fn typescript(sandbox: &Client, asked: Program) -> Shown {
     if asked.argv.is_some_and(|argv| !argv.is_empty()) {
         return Err(Fault::invalid("TypeScript is run without arguments"));
     }

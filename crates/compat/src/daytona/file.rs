@@ -19,8 +19,11 @@ use super::reach::Sandbox;
 /// Most entries of one list.
 const ENTRIES: usize = 100_000;
 
-/// Most lines or files found.
-const FOUND: u32 = 100_000;
+/// Most lines found: each may be of 16 KiB.
+const LINES: u32 = 10_000;
+
+/// Most files found.
+const FILES: u32 = 100_000;
 
 /// Largest file in which text is replaced.
 const LARGEST: u64 = 32 * 1024 * 1024;
@@ -144,7 +147,7 @@ pub(super) async fn find(Sandbox(sandbox): Sandbox, Query(asked): Query<Target>)
         pattern: asked.pattern()?,
         hidden: Some(true),
         gitignore: Some(false),
-        limit: Some(FOUND),
+        limit: Some(LINES),
         ..SearchRequest::default()
     };
     let mut found = sandbox.search_files(&request).await;
@@ -172,7 +175,7 @@ pub(super) async fn search(Sandbox(sandbox): Sandbox, Query(asked): Query<Target
     let request = FindRequest {
         path: Some(asked.query()?.path),
         patterns: vec![asked.pattern()?],
-        limit: Some(FOUND),
+        limit: Some(FILES),
         ..FindRequest::default()
     };
     let found = sandbox.find_files(&request).await?.items;

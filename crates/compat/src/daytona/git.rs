@@ -307,7 +307,7 @@ pub(super) async fn checkout(
 }
 
 #[derive(Deserialize)]
-pub(super) struct Remote {
+pub(super) struct Exchange {
     path: String,
     username: Option<String>,
     password: Option<String>,
@@ -318,7 +318,7 @@ pub(super) struct Remote {
 
 pub(super) async fn pull(
     Sandbox(sandbox): Sandbox,
-    Given(asked): Given<Remote>,
+    Given(asked): Given<Exchange>,
 ) -> Result<StatusCode, Fault> {
     let request = GitPullRequest {
         path: Some(asked.path),
@@ -333,7 +333,7 @@ pub(super) async fn pull(
 
 pub(super) async fn push(
     Sandbox(sandbox): Sandbox,
-    Given(asked): Given<Remote>,
+    Given(asked): Given<Exchange>,
 ) -> Result<StatusCode, Fault> {
     let request = GitPushRequest {
         path: Some(asked.path),

@@ -133,23 +133,25 @@ pub(super) async fn execute(
     Extension(lease): Extension<Lease>,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, Fault> {
-    Ok(upgrade.on_upgrade(|mut socket| async move {
-        let asked = tokio::select! {
-            () = lease.over() => return,
-            asked = tokio::time::timeout(INTRODUCTION, asked(&mut socket)) => asked,
-        };
-        let Ok(Some(asked)) = asked else {
-            return;
-        };
-        let begun = match asked {
-            Ok(run) => begin(&sandbox, run).await,
-            Err(fault) => Err(fault),
-        };
-        match begun {
-            Ok((id, events)) => pour(socket, &sandbox, &id, events, &lease).await,
-            Err(fault) => close(socket, close_code::POLICY, reason_of(fault.message())).await,
-        }
-    }))
+    let upgraded = upgrade.on_upgrade(|socket| async move {
+        lease.hold(serve(socket, &sandbox)).await;
+    });
+    Ok(upgraded)
+}
+
+async fn serve(mut socket: WebSocket, sandbox: &Client) {
+    let asked = tokio::time::timeout(INTRODUCTION, asked(&mut socket)).await;
+    let Ok(Some(asked)) = asked else {
+        return;
+    };
+    let begun = match asked {
+        Ok(run) => begin(sandbox, run).await,
+        Err(fault) => Err(fault),
+    };
+    match begun {
+        Ok((id, events)) => pour(socket, sandbox, &id, events).await,
+        Err(fault) => close(socket, close_code::POLICY, reason_of(fault.message())).await,
+    }
 }
 
 /// What is to be run; `None` when nobody says.
@@ -208,17 +210,10 @@ async fn default_of(sandbox: &Client) -> Result<ContextId, Fault> {
 }
 
 /// Tells what a run says. One that is left alone while it runs is interrupted.
-async fn pour(
-    mut socket: WebSocket,
-    sandbox: &Client,
-    id: &ContextId,
-    mut events: RunEventStream,
-    lease: &Lease,
-) {
+async fn pour(mut socket: WebSocket, sandbox: &Client, id: &ContextId, mut events: RunEventStream) {
     let mut runs = false;
     let (code, reason) = loop {
         let event = tokio::select! {
-            () = lease.over() => break (close_code::AWAY, String::new()),
             said = socket.recv() => match said {
                 Some(Ok(Message::Close(_)) | Err(_)) | None => {
                     if runs && let Err(error) = sandbox.interrupt_context(id).await {

@@ -16,7 +16,7 @@ use super::error::Fault;
 use crate::lease::Lease;
 
 /// Most bytes of an output in one answer; the newest.
-const MOST: usize = 32 * 1024 * 1024;
+const MOST: usize = 10 * 1024 * 1024;
 
 /// What names a stream is this byte three times.
 const STDOUT: u8 = 1;
@@ -65,10 +65,13 @@ impl Log {
     /// All of it, and each stream by itself.
     pub(super) fn shown(&self) -> Value {
         let text = |wanted: Option<u8>| {
-            let pieces = self.pieces.iter();
-            let pieces = pieces.filter(|(stream, _)| wanted.is_none_or(|one| one == *stream));
-            let bytes: Vec<u8> = pieces.flat_map(|(_, bytes)| bytes).copied().collect();
-            String::from_utf8_lossy(&bytes).into_owned()
+            let mut all = Vec::new();
+            for (stream, bytes) in &self.pieces {
+                if wanted.is_none_or(|one| one == *stream) {
+                    all.extend_from_slice(bytes);
+                }
+            }
+            String::from_utf8_lossy(&all).into_owned()
         };
         json!({
             "output": text(None),
@@ -79,10 +82,13 @@ impl Log {
 }
 
 /// Sends an output as it comes, until its end.
-pub(super) async fn follow(mut socket: WebSocket, mut events: EventStream, lease: Lease) {
+pub(super) async fn follow(socket: WebSocket, events: EventStream, lease: Lease) {
+    lease.hold(pour(socket, events)).await;
+}
+
+async fn pour(mut socket: WebSocket, mut events: EventStream) {
     let (code, reason) = loop {
         let event = tokio::select! {
-            () = lease.over() => break (close_code::AWAY, String::new()),
             said = socket.recv() => match said {
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                 Some(Ok(_)) => continue,

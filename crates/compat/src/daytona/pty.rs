@@ -218,11 +218,11 @@ async fn joined(
     let terminal = sandbox.connect_terminal(id, options).await;
     let terminal = terminal.map_err(about(id))?;
     let upgrade = upgrade.protocols([PROTOCOL]);
-    Ok(upgrade.on_upgrade(|socket| carry(socket, terminal, lease)))
+    Ok(upgrade.on_upgrade(|socket| async move { lease.hold(carry(socket, terminal)).await }))
 }
 
 /// Passes bytes both ways until one side ends.
-async fn carry(mut socket: WebSocket, terminal: TerminalConnection, lease: Lease) {
+async fn carry(mut socket: WebSocket, terminal: TerminalConnection) {
     let connected = json!({"type": "control", "status": "connected"});
     if socket
         .send(Message::text(connected.to_string()))
@@ -234,7 +234,6 @@ async fn carry(mut socket: WebSocket, terminal: TerminalConnection, lease: Lease
     let (mut keys, mut screen) = terminal.split();
     let (code, reason) = loop {
         tokio::select! {
-            () = lease.over() => break (close_code::AWAY, String::new()),
             event = screen.next() => match event {
                 Ok(Some(TerminalEvent::Bytes(bytes))) => {
                     if socket.send(Message::Binary(bytes)).await.is_err() {

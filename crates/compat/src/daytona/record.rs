@@ -244,10 +244,10 @@ pub(super) fn shown(record: &SandboxRecord, reached: &Reached) -> Value {
     let spec = &record.spec;
     let limits = spec.limits.clone().unwrap_or_default();
     let gib = |bytes: Option<u64>| bytes.map_or(0, |bytes| bytes.div_ceil(GIB));
-    let cpus = limits.cpus.map(f64::ceil).unwrap_or_else(|| {
-        let all = std::thread::available_parallelism().map_or(1, usize::from);
-        all as f64
-    });
+    let all = || std::thread::available_parallelism().map_or(1, usize::from);
+    let cpus = limits
+        .cpus
+        .map_or_else(|| json!(all()), |cpus| json!(cpus.ceil() as i64));
     let minutes = |ms: Option<u64>| ms.map_or(0, |ms| ms.div_ceil(MINUTE_MS));
     let mode = spec.network.as_ref().map(|network| network.mode);
     let strict = spec.isolation.as_ref().map(|isolation| isolation.policy);
@@ -264,7 +264,7 @@ pub(super) fn shown(record: &SandboxRecord, reached: &Reached) -> Value {
         "networkBlockAll": mode == Some(NetworkMode::None),
         "kvm": false,
         "target": if best_effort { BEST_EFFORT } else { "strict" },
-        "cpu": cpus as u64,
+        "cpu": cpus,
         "gpu": 0,
         "memory": gib(limits.memory_bytes),
         "disk": gib(limits.disk_bytes),
@@ -315,14 +315,14 @@ mod tests {
 
     #[test]
     fn times_are_minutes() {
-        let spec = spec(json!({"autoStopInterval": 2, "ttlMinutes": 3, "autoDeleteInterval": -1}));
-        let spec = spec.unwrap();
-        assert_eq!(spec.idle_timeout_ms, Some(120_000));
-        assert_eq!(spec.max_lifetime_ms, Some(180_000));
-        assert_eq!(spec.on_idle, None);
-        let never = super::tests::spec(json!({"autoStopInterval": 0, "ttlMinutes": 0})).unwrap();
+        let some = spec(json!({"autoStopInterval": 2, "ttlMinutes": 3, "autoDeleteInterval": -1}));
+        let some = some.unwrap();
+        assert_eq!(some.idle_timeout_ms, Some(120_000));
+        assert_eq!(some.max_lifetime_ms, Some(180_000));
+        assert_eq!(some.on_idle, None);
+        let never = spec(json!({"autoStopInterval": 0, "ttlMinutes": 0})).unwrap();
         assert_eq!((never.idle_timeout_ms, never.max_lifetime_ms), (None, None));
-        let ephemeral = super::tests::spec(json!({"autoDeleteInterval": 0})).unwrap();
+        let ephemeral = spec(json!({"autoDeleteInterval": 0})).unwrap();
         assert_eq!(ephemeral.on_idle, Some(OnIdle::Destroy));
         assert!(ephemeral.idle_timeout_ms.is_some());
     }

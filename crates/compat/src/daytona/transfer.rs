@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Json;
 use axum::body::Body;
@@ -30,6 +32,9 @@ const WAITING: usize = 8;
 
 /// Longest path in a form.
 const LONGEST_PATH: usize = 8192;
+
+/// Most bytes of a form that are held.
+const HELD: usize = 16 * 1024 * 1024;
 
 /// Most files of one upload.
 const MOST_FILES: usize = 10_000;
@@ -171,14 +176,51 @@ impl Form {
     }
 }
 
-/// The form in a body; `None` for a body that is none.
-fn form_of(headers: &HeaderMap, body: Body) -> Result<Multipart<'static>, Body> {
-    let kind = headers
-        .get(CONTENT_TYPE)
-        .and_then(|kind| kind.to_str().ok());
-    match kind.and_then(|kind| multer::parse_boundary(kind).ok()) {
-        Some(boundary) => Ok(Multipart::new(body.into_data_stream(), boundary)),
-        None => Err(body),
+/// A form that is read as it comes. What is read of it and cannot be given on yet, such as the head of a
+/// part, is held; so much and no more.
+struct Sent {
+    form: Multipart<'static>,
+    held: Arc<AtomicUsize>,
+}
+
+impl Sent {
+    /// The form in a body; the body for one that is none.
+    fn of(headers: &HeaderMap, body: Body) -> Result<Self, Body> {
+        let kind = headers
+            .get(CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok());
+        let Some(boundary) = kind.and_then(|kind| multer::parse_boundary(kind).ok()) else {
+            return Err(body);
+        };
+        let held = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&held);
+        let pieces = body.into_data_stream().map(move |piece| {
+            let piece = piece.map_err(io::Error::other)?;
+            let held = count.fetch_add(piece.len(), Ordering::Relaxed) + piece.len();
+            if held > HELD {
+                return Err(io::Error::other("a part of it has no end"));
+            }
+            Ok(piece)
+        });
+        let form = Multipart::new(pieces, boundary);
+        Ok(Self { form, held })
+    }
+
+    async fn next(&mut self) -> Result<Option<Field<'static>>, Fault> {
+        let field = self.form.next_field().await;
+        self.held.store(0, Ordering::Relaxed);
+        field.map_err(|error| broken(&error))
+    }
+
+    /// The content of a part.
+    fn pieces(
+        &self,
+        field: Field<'static>,
+    ) -> impl Stream<Item = io::Result<Bytes>> + Send + use<> {
+        let held = Arc::clone(&self.held);
+        field.map_err(io::Error::other).inspect(move |_| {
+            held.store(0, Ordering::Relaxed);
+        })
     }
 }
 
@@ -196,10 +238,6 @@ async fn written(
     Ok(sandbox.upload_file(&query, &options, content).await?)
 }
 
-fn pieces(field: Field<'static>) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
-    field.map_err(io::Error::other)
-}
-
 fn shown(entry: &FileEntry) -> Value {
     json!({"name": entry.name, "path": entry.path, "bytes": entry.size, "type": "file"})
 }
@@ -211,7 +249,7 @@ pub(super) async fn upload(
     request: Request<Body>,
 ) -> Result<Json<Value>, Fault> {
     let (head, body) = request.into_parts();
-    let mut form = match form_of(&head.headers, body) {
+    let mut form = match Sent::of(&head.headers, body) {
         Ok(form) => form,
         Err(body) => {
             let content = body.into_data_stream().map_err(io::Error::other);
@@ -219,9 +257,9 @@ pub(super) async fn upload(
             return Ok(Json(shown(&entry)));
         }
     };
-    while let Some(field) = form.next_field().await.map_err(|error| broken(&error))? {
+    while let Some(field) = form.next().await? {
         if field.file_name().is_some() || field.name() == Some("file") {
-            let entry = written(&sandbox, &asked.path, pieces(field)).await?;
+            let entry = written(&sandbox, &asked.path, form.pieces(field)).await?;
             return Ok(Json(shown(&entry)));
         }
     }
@@ -234,13 +272,19 @@ pub(super) async fn bulk_upload(
     request: Request<Body>,
 ) -> Result<Json<Value>, Fault> {
     let (head, body) = request.into_parts();
-    let Ok(mut form) = form_of(&head.headers, body) else {
+    let Ok(mut form) = Sent::of(&head.headers, body) else {
         return Err(Fault::invalid("The body is not a form"));
     };
     let mut paths: HashMap<String, String> = HashMap::new();
     let mut files = Vec::new();
     let mut failed: Option<Fault> = None;
-    while let Some(field) = form.next_field().await.map_err(|error| broken(&error))? {
+    loop {
+        let field = match form.next().await {
+            Ok(Some(field)) => field,
+            Ok(None) => break,
+            // After a file that was not taken, this comes of it.
+            Err(fault) => return Err(failed.unwrap_or(fault)),
+        };
         let name = field.name().unwrap_or_default().to_owned();
         if paths.len() > MOST_FILES || files.len() > MOST_FILES {
             let message = format!("There are more than {MOST_FILES} files");
@@ -252,7 +296,7 @@ pub(super) async fn bulk_upload(
             let named = paths.remove(one);
             let named = named.or_else(|| field.file_name().map(str::to_owned));
             let path = named.ok_or_else(|| Fault::invalid(format!("{one} has no path")))?;
-            match written(&sandbox, &path, pieces(field)).await {
+            match written(&sandbox, &path, form.pieces(field)).await {
                 Ok(entry) => files.push(shown(&entry)),
                 // The others may still be written; the first reason is told.
                 Err(fault) => failed = failed.or(Some(fault)),
