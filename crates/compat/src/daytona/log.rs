@@ -161,9 +161,11 @@ fn marked(stream: u8, bytes: &[u8]) -> Vec<u8> {
         framed.push(byte);
         last = byte;
     }
+    // Lest its end be taken for the beginning of the next mark.
     if last == other {
-        // Lest it be taken for the beginning of the other's mark.
         framed.extend([stream; 3]);
+    } else if last == stream {
+        framed.extend([other; 3]);
     }
     framed
 }
