@@ -200,6 +200,11 @@ async fn translate(
         Some(sandbox) => client.sandbox(&sandbox),
         None => client,
     };
+    // HTTP/2 has the name of the host in the address, which becomes that within the dialect.
+    let authority = head.uri.authority().map(|name| name.as_str().parse());
+    if let (None, Some(Ok(host))) = (head.headers.get(header::HOST), authority) {
+        head.headers.insert(header::HOST, host);
+    }
     head.uri = asked.rest;
     let request = Request::from_parts(head, body);
     Ok(match asked.dialect {

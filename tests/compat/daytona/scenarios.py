@@ -298,6 +298,7 @@ def files(box, big):
     # An empty file is told from none.
     fs.upload_file(b"", "things/empty")
     assert fs.get_file_info("things/empty").size == 0
+    assert fs.download_file("things/empty") == b""
     large = random.randbytes(1 << 20) * (big >> 20)
     fs.upload_file(large, "things/large")
     assert hashlib.sha256(fs.download_file("things/large")).digest() == hashlib.sha256(large).digest()

@@ -124,6 +124,8 @@ class Lives(unittest.TestCase):
         raises(errors.DaytonaNotFoundError, self.daytona.get, name)
         raises(errors.DaytonaNotFoundError, box.process.exec, "true")
         raises(errors.DaytonaNotFoundError, box.delete)
+        # Its name is free again.
+        self.assertEqual(self.made(name=name).process.exec("echo $MADE").result, "\n")
 
     def test_many_pages(self):
         team = f"pages-{time.monotonic_ns()}"
@@ -353,6 +355,33 @@ class Wire(unittest.TestCase):
         ):
             with self.subTest(method=method, path=path, body=(body or b"")[:40]):
                 self.check(*self.ask(method, path, body, toolbox=False), status, "DAYTONA_API")
+
+    def test_what_no_method_calls(self):
+        def told(method, path, body=None, headers=None):
+            status, answer = self.ask(method, path, body, headers)
+            self.assertLess(status, 300, answer)
+            return answer
+
+        octets = {"Content-Type": "application/octet-stream"}
+        told("POST", "/files/upload-v2?path=raw%20%C3%A4", b"\0raw", octets)
+        self.assertEqual(told("GET", "/files/download?path=raw%20%C3%A4"), b"\0raw")
+        form = {"Content-Type": "multipart/form-data; boundary=b"}
+        part = b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\nof a form\r\n--b--\r\n'
+        told("POST", "/files/upload?path=formed", part, form)
+        self.assertEqual(told("GET", "/files/download?path=formed"), b"of a form")
+        self.assertTrue(json.loads(told("GET", "/version"))["version"])
+        self.assertEqual(json.loads(told("GET", "/port")), {"ports": []})
+        self.assertEqual(json.loads(told("GET", "/port/8000/in-use")), {"isInUse": False})
+        made = json.loads(told("POST", "/process/pty", b'{"id": "apart", "lazyStart": true}'))
+        self.assertEqual(made, {"sessionId": "apart"})
+        self.box.process.kill_pty_session("apart")
+        self.box.git.init("repo")
+        written = self.box.git.commit("repo", "Words\n\nand more", "Ann", "ann@example.org", allow_empty=True)
+        (commit,) = json.loads(told("GET", "/git/history?path=repo"))
+        self.assertEqual(
+            (commit["hash"], commit["author"], commit["email"], commit["message"].strip()),
+            (written.sha, "Ann", "ann@example.org", "Words\n\nand more"),
+        )
 
     def test_nobody_comes_in_without_a_token(self):
         for headers in ({"Authorization": ""}, {"Authorization": "Bearer wrong"}):

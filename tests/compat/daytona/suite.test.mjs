@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 import * as sdk from "@daytonaio/sdk";
+import WebSocket from "ws";
 
 const { API_URL, API_KEY, TARGET } = process.env;
 assert.ok(API_URL && API_KEY, "API_URL and API_KEY say where the hub is");
@@ -320,4 +321,26 @@ test("events are listened for by whoever shows a token", async (t) => {
   const stranger = client({ apiKey: "sk_wrong" });
   await assert.rejects(stranger.eventDispatcher.connect(), /Unauthorized/);
   await stranger[Symbol.asyncDispose]();
+  // Whoever shows nothing is not kept.
+  const address = `${API_URL.replace("http", "ws")}/socket.io/?EIO=4&transport=websocket`;
+  const silent = new WebSocket(address);
+  await new Promise((resolve) => silent.once("close", resolve));
+});
+
+test("a socket ends with its token", async () => {
+  const hub = API_URL.replace("/daytona/api", "");
+  const headers = { Authorization: `Bearer ${API_KEY}`, "Content-Type": "application/json" };
+  const body = JSON.stringify({ scopes: ["create"] });
+  const made = await (await fetch(`${hub}/v1/tokens`, { method: "POST", headers, body })).json();
+  const daytona = client({ apiKey: made.token });
+  const box = await daytona.create();
+  const pty = await box.process.createPty({ id: "t", onData: () => {} });
+  const ended = pty.wait();
+  await fetch(`${hub}/v1/tokens/${made.id}`, { method: "DELETE", headers });
+  assert.equal((await ended).exitCode, undefined);
+  await raises(sdk.DaytonaAuthenticationError, () => box.process.executeCommand("true"));
+  await daytona[Symbol.asyncDispose]();
+  const admin = client();
+  await (await admin.get(box.id)).delete();
+  await admin[Symbol.asyncDispose]();
 });

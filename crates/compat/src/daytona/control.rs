@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::body::Given;
 use super::error::Fault;
 use super::reach::Reached;
-use super::record::{self, Create, NAME, shown};
+use super::record::{self, BEST_EFFORT, Create, NAME, shown};
 
 const MINUTE_MS: u64 = 60_000;
 
@@ -98,7 +98,18 @@ pub(super) async fn create(
         let message = format!("Sandbox with name {name} already exists");
         return Err(Fault::conflict(message));
     }
-    let record = hub.create_sandbox(&asked.spec()?).await?;
+    let made = hub.create_sandbox(&asked.spec()?).await;
+    let record = made.map_err(|error| match error.problem() {
+        Some(problem) if problem.code == ErrorCode::IsolationUnavailable => Fault::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "UNPROCESSABLE_ENTITY",
+            format!(
+                "{}. The target {BEST_EFFORT:?} does without it",
+                problem.detail
+            ),
+        ),
+        _ => error.into(),
+    })?;
     Ok(Json(shown(&record, &reached)))
 }
 

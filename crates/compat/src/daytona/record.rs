@@ -26,7 +26,7 @@ use super::reach::Reached;
 pub(super) const NAME: &str = "daytona/name";
 
 /// The target of those who do without protections that cannot be had.
-const BEST_EFFORT: &str = "best_effort";
+pub(super) const BEST_EFFORT: &str = "best_effort";
 
 /// Who commands run as where nothing else is said.
 const USER: &str = "sandbox";
