@@ -5,6 +5,7 @@
 
 mod bridge;
 mod cloudflare;
+mod daytona;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
