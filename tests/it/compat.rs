@@ -6,6 +6,7 @@
 mod alone;
 mod bridge;
 mod cloudflare;
+mod daytona;
 mod e2b;
 
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 
 use http::Method;
 use sandshell_types::{
-    ContextId, ContextInterruptReply, ContextRecord, ContextRequest, KillReply, List, RunEvent, RunReply,
-    RunRequest,
+    ContextId, ContextInterruptReply, ContextRecord, ContextRequest, KillReply, List, RunEvent,
+    RunReply, RunRequest,
 };
 
 use crate::live::payload;

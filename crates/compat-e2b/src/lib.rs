@@ -10,7 +10,7 @@
 //! Where their server is wrong (output lost when nobody reads it, a kill that leaves children, last words cut
 //! off by a signal), ours is right.
 //!
-//! State: the places of those who ask for changes again and again (`watchers`), bounded.
+//! State, bounded: the places of those who ask for changes again and again (`watchers`), and hints (`known`).
 
 mod access;
 mod control;
@@ -20,6 +20,7 @@ mod files;
 mod filesystem;
 mod interpreter;
 mod json;
+mod known;
 mod path;
 mod process;
 mod proto;
@@ -46,6 +47,7 @@ pub use access::{Key, Opens, Signature};
 use control::Outside;
 pub use drain::drain;
 use error::{Code, Fault};
+use known::Known;
 use watchers::Watchers;
 use wire::{Inside, Method, client_stream, server_stream, unary};
 
@@ -91,6 +93,7 @@ pub struct E2b {
     envd: Router,
     interpreter: Router,
     watchers: Arc<Watchers>,
+    known: Arc<Known>,
 }
 
 impl E2b {
@@ -103,6 +106,7 @@ impl E2b {
             envd: envd(),
             interpreter: interpreter::router(),
             watchers: Arc::default(),
+            known: Arc::default(),
         }
     }
 
@@ -182,6 +186,7 @@ impl E2b {
             sandbox,
             id,
             watchers: Arc::clone(&self.watchers),
+            known: Arc::clone(&self.known),
         });
         request.extensions_mut().insert(lease);
         let router = match port {

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::{Code, Fault};
+use crate::known::Started;
 use crate::path;
 use crate::terminal;
 use crate::wire::{Call, Feed, Inbox, before};
@@ -198,8 +199,14 @@ async fn all(sandbox: &Client) -> Result<Vec<Found>, Fault> {
     }
 }
 
-async fn find(sandbox: &Client, wanted: &Selector) -> Result<Found, Fault> {
-    let found = all(sandbox).await?.into_iter().filter(|one| one.is(wanted));
+async fn find(call: &Call, wanted: &Selector) -> Result<Found, Fault> {
+    if let Some(found) = remembered(call, wanted).await {
+        return Ok(found);
+    }
+    let found = all(&call.sandbox)
+        .await?
+        .into_iter()
+        .filter(|one| one.is(wanted));
     let best = found.max_by_key(|one| (one.runs(), one.started_at()));
     best.ok_or_else(|| match (wanted.pid, &wanted.tag) {
         (Some(pid), _) => Fault::not_found(format!("process with pid {pid} not found")),
@@ -208,9 +215,18 @@ async fn find(sandbox: &Client, wanted: &Selector) -> Result<Found, Fault> {
     })
 }
 
+/// What we started with this pid, if it still runs.
+async fn remembered(call: &Call, wanted: &Selector) -> Option<Found> {
+    let found = match call.known.get(&call.id, wanted.pid?)? {
+        Started::Process(id) => Found::Process(Box::new(call.sandbox.process(&id).await.ok()?)),
+        Started::Terminal(id) => Found::Terminal(Box::new(call.sandbox.terminal(&id).await.ok()?)),
+    };
+    (found.is(wanted) && found.runs()).then_some(found)
+}
+
 /// The same, if it runs.
-async fn running(sandbox: &Client, wanted: &Selector) -> Result<Found, Fault> {
-    let found = find(sandbox, wanted).await?;
+async fn running(call: &Call, wanted: &Selector) -> Result<Found, Fault> {
+    let found = find(call, wanted).await?;
     if found.runs() {
         return Ok(found);
     }
@@ -259,13 +275,15 @@ pub(crate) async fn start(call: Call, asked: Start, feed: Feed) -> Result<(), Fa
         ..ProcessRequest::default()
     };
     let record = call.sandbox.create_process(&request).await?;
+    call.known
+        .put(&call.id, record.pid, Started::Process(record.id.clone()));
     let output = output_of(&call.sandbox, &record.id).await?;
     pour(&call, &feed, record.pid, output).await
 }
 
 pub(crate) async fn connect(call: Call, asked: Selected, feed: Feed) -> Result<(), Fault> {
     let work = async {
-        match find(&call.sandbox, &asked.process).await? {
+        match find(&call, &asked.process).await? {
             Found::Process(record) => {
                 let output = output_of(&call.sandbox, &record.id).await?;
                 pour(&call, &feed, record.pid, output).await
@@ -371,7 +389,7 @@ fn signal_words(name: &str) -> String {
 
 pub(crate) async fn update(call: Call, asked: Update) -> Result<Value, Fault> {
     let size = asked.pty.and_then(|pty| pty.size);
-    match running(&call.sandbox, &asked.process).await? {
+    match running(&call, &asked.process).await? {
         Found::Terminal(record) => {
             if let Some(size) = size {
                 let resized = call
@@ -397,11 +415,11 @@ enum Target {
 }
 
 impl Target {
-    async fn of(sandbox: &Client, wanted: &Selector) -> Result<Self, Fault> {
-        Ok(match running(sandbox, wanted).await? {
+    async fn of(call: &Call, wanted: &Selector) -> Result<Self, Fault> {
+        Ok(match running(call, wanted).await? {
             Found::Process(record) => Self::Process(record.id),
             Found::Terminal(record) => {
-                Self::Terminal(Box::new(terminal::Keys::of(sandbox, &record).await?))
+                Self::Terminal(Box::new(terminal::Keys::of(&call.sandbox, &record).await?))
             }
         })
     }
@@ -446,7 +464,7 @@ impl Target {
 }
 
 pub(crate) async fn send_input(call: Call, asked: SendInput) -> Result<Value, Fault> {
-    let mut target = Target::of(&call.sandbox, &asked.process).await?;
+    let mut target = Target::of(&call, &asked.process).await?;
     target.take(&call.sandbox, asked.input).await?;
     target.done().await?;
     Ok(json!({}))
@@ -459,7 +477,7 @@ pub(crate) async fn stream_input(
     let mut target = None;
     while let Some(message) = asked.next().await? {
         if let Some(start) = message.start {
-            target = Some(Target::of(&call.sandbox, &start.process).await?);
+            target = Some(Target::of(&call, &start.process).await?);
         } else if let Some(data) = message.data {
             let first = || Fault::invalid("the first message names the process");
             let target = target.as_mut().ok_or_else(first)?;
@@ -473,7 +491,7 @@ pub(crate) async fn stream_input(
 }
 
 pub(crate) async fn close_stdin(call: Call, asked: Selected) -> Result<Value, Fault> {
-    match running(&call.sandbox, &asked.process).await? {
+    match running(&call, &asked.process).await? {
         Found::Process(record) => drop(call.sandbox.close_stdin(&record.id).await?),
         Found::Terminal(_) => {
             let message = "a terminal has no end of input; send it the character ^D";
@@ -485,7 +503,7 @@ pub(crate) async fn close_stdin(call: Call, asked: Selected) -> Result<Value, Fa
 
 /// A kill ends the whole tree, and is answered when it is gone.
 pub(crate) async fn send_signal(call: Call, asked: SendSignal) -> Result<Value, Fault> {
-    let found = running(&call.sandbox, &asked.process).await?;
+    let found = running(&call, &asked.process).await?;
     let name = match asked.signal.as_str() {
         "SIGNAL_SIGKILL" => "SIGKILL",
         "SIGNAL_SIGTERM" => "SIGTERM",

@@ -9,6 +9,7 @@ use sandshell_client::{Client, ConnectOptions, TerminalConnection, TerminalEvent
 use serde_json::json;
 
 use crate::error::{Code, Fault};
+use crate::known::Started;
 use crate::process::{Config, Pty, alive, ended, started};
 use crate::wire::{Call, Feed, before};
 
@@ -34,6 +35,8 @@ pub(crate) async fn start(
         (request.cols, request.rows) = (size.cols, size.rows);
     }
     let record = call.sandbox.create_terminal(&request).await?;
+    call.known
+        .put(&call.id, record.pid, Started::Terminal(record.id.clone()));
     let ended = before(call.deadline(), connect(&call, &record, &feed)).await;
     if let Err(fault) = &ended
         && fault.code == Code::DeadlineExceeded

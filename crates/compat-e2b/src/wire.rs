@@ -28,6 +28,7 @@ use tokio::time::Instant;
 
 use crate::drain::drain;
 use crate::error::{Code, Fault};
+use crate::known::Known;
 use crate::proto;
 use crate::schema::Message;
 use crate::watchers::Watchers;
@@ -89,6 +90,7 @@ pub(crate) struct Call {
     /// After how long a silence a stream says that it lives.
     pub(crate) silence: Duration,
     pub(crate) watchers: Arc<Watchers>,
+    pub(crate) known: Arc<Known>,
 }
 
 /// What a request brings along, from where it was let in.
@@ -97,6 +99,7 @@ pub(crate) struct Inside {
     pub(crate) sandbox: Client,
     pub(crate) id: SandboxId,
     pub(crate) watchers: Arc<Watchers>,
+    pub(crate) known: Arc<Known>,
 }
 
 impl Call {
@@ -113,6 +116,7 @@ impl Call {
                 .filter(|seconds| *seconds > 0)
                 .map_or(SILENCE, Duration::from_secs),
             watchers: Arc::clone(&inside.watchers),
+            known: Arc::clone(&inside.known),
         })
     }
 

@@ -1,6 +1,7 @@
 //! What lets a connection stay open.
 
 use std::any::Any;
+use std::future::Future;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,14 @@ impl Lease {
         Self {
             until,
             _held: Arc::new(held),
+        }
+    }
+
+    /// Does something that ends with the lease at the latest, whatever it waits for.
+    pub(crate) async fn hold(&self, work: impl Future<Output = ()>) {
+        tokio::select! {
+            () = self.over() => {}
+            () = work => {}
         }
     }
 

@@ -219,6 +219,16 @@ async fn translate(
     if asked.dialect == Dialect::Bridge && asked.rest.path() == "/health" {
         return Ok(Bridge::health());
     }
+    let slot = request.extensions().get::<Slot>().cloned();
+    if asked.dialect == Dialect::Daytona && asked.rest.path() == Daytona::EVENTS {
+        // Its clients show their token only within the socket.
+        let edge = edge.clone();
+        let admit = move |secret: &str| {
+            let token = by_secret(&edge, secret.as_bytes())?;
+            Some(lease(&edge, &token, slot.clone()))
+        };
+        return Ok(Daytona::listen(admit, request).await);
+    }
     let (mut head, body) = request.into_parts();
     let dialects = &edge.hub().dialects;
     let mut reach = Reach::Control;
@@ -248,18 +258,18 @@ async fn translate(
             None,
         ),
     };
-    let tunnels = &edge.hub().tunnels;
-    let slot = head.extensions.get::<Slot>().cloned();
-    let lease = Lease::new(
-        [token.ended().clone(), tunnels.shutdown.clone()],
-        (slot, tunnels.open.token()),
-    );
+    let lease = lease(edge, &token, slot);
     let client = inside::client(edge.for_caller(token), &head)
         .ok_or_else(|| ApiError::new(ErrorCode::InvalidRequest, "the name of the host is none"))?;
     let client = match sandbox {
         Some(sandbox) => client.sandbox(&sandbox),
         None => client,
     };
+    // HTTP/2 has the name of the host in the address, which becomes that within the dialect.
+    let authority = head.uri.authority().map(|name| name.as_str().parse());
+    if let (None, Some(Ok(host))) = (head.headers.get(header::HOST), authority) {
+        head.headers.insert(header::HOST, host);
+    }
     head.uri = asked.rest;
     let request = Request::from_parts(head, body);
     Ok(match asked.dialect {
@@ -268,6 +278,15 @@ async fn translate(
         Dialect::E2b => dialects.e2b.answer(client, reach, lease, request).await,
         Dialect::Daytona => dialects.daytona.answer(client, lease, request).await,
     })
+}
+
+/// What lets a connection of a token stay open, in the place it has among all.
+fn lease(edge: &Edge, token: &Token, slot: Option<Slot>) -> Lease {
+    let tunnels = &edge.hub().tunnels;
+    Lease::new(
+        [token.ended().clone(), tunnels.shutdown.clone()],
+        (slot, tunnels.open.token()),
+    )
 }
 
 impl Door {

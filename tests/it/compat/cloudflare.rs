@@ -70,21 +70,25 @@ async fn the_path_opens_one_sandbox() {
     let wide = token(&client, vec![Scope::Admin]).await;
     let anyone = Client::new(hub.url(), None).unwrap();
     let no_headers = http::HeaderMap::new();
-    for (id, token, expected) in [
-        (&one, narrow.as_str(), 200),
-        (&other, narrow.as_str(), 403),
-        (&one, wide.as_str(), 403),
-        (&one, "sk_wrong", 401),
-        (&one, "", 401),
+    let denied = r#""code":"PERMISSION_DENIED""#;
+    for (id, token, expected, says) in [
+        (&one, narrow.as_str(), 200, r#""success":true"#),
+        (&other, narrow.as_str(), 403, denied),
+        (&one, wide.as_str(), 403, denied),
+        (&one, "sk_wrong", 403, denied),
+        (&one, "", 403, denied),
     ] {
         let path = format!("/cloudflare/{id}/{token}/api/ping");
         let reply = anyone.raw(Method::GET, &path, &no_headers, "");
         let (status, _, body) = in_time(reply).await.unwrap();
         assert_eq!(status.as_u16(), expected, "{path}: {body:?}");
+        let body = String::from_utf8_lossy(&body);
+        assert!(body.contains(says), "{path}: {body}");
     }
     in_time(client.destroy_sandbox(&one)).await.unwrap();
     let path = format!("/cloudflare/{one}/{narrow}/api/ping");
     let reply = anyone.raw(Method::GET, &path, &no_headers, "");
     let (status, _, body) = in_time(reply).await.unwrap();
-    assert!(matches!(status.as_u16(), 401 | 410), "{status} {body:?}");
+    // Nothing that their client would try again.
+    assert!(matches!(status.as_u16(), 403 | 410), "{status} {body:?}");
 }

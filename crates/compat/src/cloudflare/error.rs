@@ -153,7 +153,11 @@ fn code_of(code: ErrorCode) -> Code {
         ErrorCode::ProcessNotFound | ErrorCode::CommandNotFound => Code::ProcessNotFound,
         ErrorCode::FileNotFound => Code::FileNotFound,
         ErrorCode::ContextNotFound | ErrorCode::ContextEnded => Code::ContextNotFound,
-        ErrorCode::SessionNotFound | ErrorCode::SessionEnded => Code::SessionDestroyed,
+        // Not what their client tries again for two minutes: it does not come back.
+        ErrorCode::SessionNotFound
+        | ErrorCode::SessionEnded
+        | ErrorCode::SandboxNotFound
+        | ErrorCode::SandboxGone => Code::SessionDestroyed,
         ErrorCode::FileExists | ErrorCode::DirectoryNotEmpty => Code::FileExists,
         ErrorCode::ContextBusy | ErrorCode::SandboxPaused => Code::ResourceBusy,
         ErrorCode::NotADirectory => Code::NotDirectory,
@@ -172,11 +176,9 @@ fn code_of(code: ErrorCode) -> Code {
         ErrorCode::ProgramNotFound | ErrorCode::ProgramNotExecutable => Code::InvalidCommand,
         ErrorCode::ProcessEnded | ErrorCode::IdConflict => Code::ProcessError,
         ErrorCode::PortNotFound | ErrorCode::PortUnreachable => Code::ServiceNotResponding,
-        ErrorCode::SandboxNotFound
-        | ErrorCode::SandboxGone
-        | ErrorCode::SandboxUnreachable
-        | ErrorCode::Unavailable
-        | ErrorCode::LimitReached => Code::ContainerUnavailable,
+        ErrorCode::SandboxUnreachable | ErrorCode::Unavailable | ErrorCode::LimitReached => {
+            Code::ContainerUnavailable
+        }
         _ => Code::InternalError,
     }
 }

@@ -1,0 +1,160 @@
+//! Commands and code with one result.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use http::StatusCode;
+use sandshell_client::Client;
+use sandshell_client::types::{
+    ContextRequest, Encoding, Env, ExecRequest, KernelChoice, Language, OnDisconnect, RunRequest,
+    RunStatus,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::body::Given;
+use super::error::Fault;
+use super::reach::Sandbox;
+
+/// Both streams are one, as they came.
+const AS_ONE: &str = "exec 2>&1; ";
+
+type Shown = Result<Json<Value>, Fault>;
+
+#[derive(Deserialize)]
+pub(super) struct Execute {
+    command: String,
+    cwd: Option<String>,
+    envs: Option<BTreeMap<String, String>>,
+    timeout: Option<i64>,
+}
+
+/// Variables to set.
+pub(super) fn env_of(variables: Option<BTreeMap<String, String>>) -> Env {
+    let variables = variables.unwrap_or_default().into_iter();
+    variables.map(|(name, value)| (name, Some(value))).collect()
+}
+
+/// Seconds in milliseconds; 0 is no limit.
+pub(super) fn limit_of(seconds: Option<i64>) -> Result<Option<u64>, Fault> {
+    let seconds = u64::try_from(seconds.unwrap_or(0))
+        .map_err(|_| Fault::invalid("timeout is less than 0"))?;
+    Ok((seconds > 0).then(|| seconds.saturating_mul(1000)))
+}
+
+pub(super) async fn execute(Sandbox(sandbox): Sandbox, Given(asked): Given<Execute>) -> Shown {
+    if asked.command.trim().is_empty() {
+        return Err(Fault::invalid("command is empty"));
+    }
+    let request = ExecRequest {
+        command: Some(format!("{AS_ONE}{}", asked.command)),
+        cwd: asked.cwd.filter(|cwd| !cwd.is_empty()),
+        env: env_of(asked.envs),
+        timeout_ms: limit_of(asked.timeout)?,
+        ..ExecRequest::default()
+    };
+    let (exit_code, result) = run(&sandbox, request).await?;
+    Ok(Json(json!({"exitCode": exit_code, "result": result})))
+}
+
+/// The status and the output of a command, which ends with whoever asked for it.
+async fn run(sandbox: &Client, request: ExecRequest) -> Result<(i32, String), Fault> {
+    let request = ExecRequest {
+        encoding: Encoding::Utf8,
+        on_disconnect: OnDisconnect::Kill,
+        ..request
+    };
+    let result = sandbox.exec(&request).await?;
+    if result.timed_out {
+        return Err(timed_out());
+    }
+    // What a shell says of text that it cannot read comes before the streams are one.
+    Ok((result.exit_code, result.stdout + &result.stderr))
+}
+
+fn timed_out() -> Fault {
+    Fault::new(
+        StatusCode::REQUEST_TIMEOUT,
+        "PROCESS_EXECUTION_TIMEOUT",
+        "The command was ended by its timeout",
+    )
+}
+
+#[derive(Deserialize)]
+pub(super) struct Program {
+    code: String,
+    language: Option<String>,
+    argv: Option<Vec<String>>,
+    envs: Option<BTreeMap<String, String>>,
+    timeout: Option<i64>,
+}
+
+pub(super) async fn code(Sandbox(sandbox): Sandbox, Given(asked): Given<Program>) -> Shown {
+    let program = match asked.language.as_deref().unwrap_or("python") {
+        "python" => "python3",
+        "javascript" => "node",
+        "typescript" => return typescript(&sandbox, asked).await,
+        other => {
+            let message = format!("{other:?} is not python, javascript or typescript");
+            return Err(Fault::invalid(message));
+        }
+    };
+    let mut argv = vec![
+        "sh".to_owned(),
+        "-c".to_owned(),
+        format!("{AS_ONE}exec \"$0\" - \"$@\""),
+        program.to_owned(),
+    ];
+    argv.extend(asked.argv.unwrap_or_default());
+    let request = ExecRequest {
+        argv: Some(argv),
+        // Of any length, unlike an argument.
+        stdin: Some(asked.code),
+        env: env_of(asked.envs),
+        timeout_ms: limit_of(asked.timeout)?,
+        ..ExecRequest::default()
+    };
+    let (exit_code, result) = run(&sandbox, request).await?;
+    Ok(Json(answer(exit_code, &result)))
+}
+
+fn answer(exit_code: i32, result: &str) -> Value {
+    json!({"exitCode": exit_code, "result": result, "artifacts": {"charts": []}})
+}
+
+/// In a code context of its own, where types are taken out.
+async fn typescript(sandbox: &Client, asked: Program) -> Shown {
+    if asked.argv.is_some_and(|argv| !argv.is_empty()) {
+        return Err(Fault::invalid("TypeScript is run without arguments"));
+    }
+    let request = RunRequest {
+        code: asked.code,
+        timeout_ms: limit_of(asked.timeout)?,
+        encoding: Encoding::Utf8,
+        ..RunRequest::default()
+    };
+    let context = ContextRequest {
+        id: None,
+        language: Language::Typescript,
+        cwd: None,
+        env: env_of(asked.envs),
+        user: None,
+        session: None,
+        timeout_ms: None,
+        idle_timeout_ms: None,
+        kernel: KernelChoice::Builtin,
+    };
+    let context = sandbox.create_context(&context).await?;
+    let run = sandbox.run_code(&context.id, &request).await;
+    sandbox.delete_context(&context.id).await?;
+    let run = run?;
+    if run.end.status == RunStatus::TimedOut {
+        return Err(timed_out());
+    }
+    let mut result = run.stdout + &run.stderr;
+    if let Some(error) = &run.error {
+        result += &format!("{}\n", error.traceback.join("\n"));
+    }
+    let failed = i32::from(run.error.is_some());
+    Ok(Json(answer(run.end.exit_code.unwrap_or(failed), &result)))
+}
