@@ -308,6 +308,12 @@ class BadInput(Case):
                     status, body = await raw.ask(method, path, **settings)
                     self.assertEqual(status, expected, (path, body))
                     self.assertEqual(set(body), {"error", "code"}, body)
+            # What is refused makes no sandbox.
+            never = f"never-{sandbox_id(session)[-20:]}"
+            refused = await raw.ask("POST", f"/v1/sandbox/{never}/exec", json={"argv": []})
+            self.assertEqual(refused[0], 400)
+            async with Raw(base=URL) as native:
+                self.assertEqual((await native.ask("GET", f"/v1/sandboxes/{never}"))[0], 404)
             # A path that is in the workspace after all.
             await session.write("x", stream(b"found"))
             found = await raw.ask("GET", at + "/file/workspace/a/%2E%2E/./x")
