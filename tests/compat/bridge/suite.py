@@ -146,9 +146,10 @@ class Crowd(Case):
         """The same with many clients, each with a sandbox of its own."""
 
         async def one():
-            for scenario in [*commands.ALL, *files.ALL]:
-                async with sandbox() as session:
+            async with sandbox() as session:
+                for scenario in [*commands.ALL, *files.ALL]:
                     await scenario(session)
+                    await run(session, "chmod -R u+rwX . && find . -mindepth 1 -delete")
 
         async with asyncio.TaskGroup() as group:
             for _ in range(CLIENTS):
