@@ -236,8 +236,8 @@ impl Door {
 /// The token that the headers of a request show, in the way of a dialect.
 fn shown(edge: &Edge, dialect: Dialect, headers: &HeaderMap) -> Result<Arc<Token>, ApiError> {
     let token = if dialect == Dialect::E2b {
-        let keys = ["x-api-key", "x-access-token"].into_iter();
-        let key = keys.filter_map(|name| headers.get(name)).next();
+        let mut keys = ["x-api-key", "x-access-token"].into_iter();
+        let key = keys.find_map(|name| headers.get(name));
         let key = key.map(|key| {
             key.as_bytes()
                 .strip_prefix(b"e2b_")

@@ -1,7 +1,7 @@
 //! The default root: the host's programs, and an /etc of our own making.
 //!
 //! Shown are /usr with what older systems keep beside it, and the table of installed packages. Nothing
-//! of /home, /root or /var else. /etc is a copy of what is on the list below, made once for many
+//! of /home, /root or /var else. /etc is what is on the list below, most of it a copy that is made once for many
 //! sandboxes: no shadow, no keys, no host's name, and users that the host has for its people are left
 //! out.
 
@@ -89,6 +89,10 @@ const KEPT: &[&str] = &[
     "xdg",
 ];
 
+/// Those among them with the most names, hundreds of links: they are public as a whole and shown like /usr,
+/// instead of being copied at each start.
+const WHOLE: &[&str] = &["alternatives", "ssl/certs"];
+
 /// Directories that tools expect to be there, be they empty.
 const EMPTY: &[&str] = &[
     "apt/apt.conf.d",
@@ -144,6 +148,8 @@ pub fn plan(etc: &Path, ids: Ids, size_bytes: u64, inodes: u64) -> RootPlan {
         place: "etc".to_owned(),
         writable: true,
     });
+    let whole = WHOLE.iter().filter(|name| is_whole(name));
+    shown.extend(whole.map(|name| show(&format!("etc/{name}"))));
     if writable && Path::new("/").join(PACKAGES).is_dir() {
         shown.push(show(PACKAGES));
     }
@@ -164,9 +170,8 @@ pub fn user(etc: &Path, user: &str) -> Option<(u32, u32)> {
     numbers(user, &table("passwd"), &table("group"))
 }
 
-/// Makes the /etc of sandboxes at a path where nothing is. There are near a thousand names in it, most of
-/// them links, and `sandshell run` waits for it: hence no path is walked more than once, and nothing
-/// asked that is known.
+/// Makes the /etc of sandboxes at a path where nothing is. `sandshell run` waits for it: hence no path is
+/// walked more than once, and nothing asked that is known.
 pub fn make_etc(at: &Path) -> io::Result<()> {
     let host = open_directory(CWD, c"/etc")?;
     mkdirat(CWD, at, Mode::from_raw_mode(DIRECTORY))?;
@@ -176,6 +181,10 @@ pub fn make_etc(at: &Path) -> io::Result<()> {
         make_directories(&etc, name)?;
     }
     for name in KEPT {
+        if is_whole(name) {
+            make_directories(&etc, name)?;
+            continue;
+        }
         let (parent, name) = name.rsplit_once('/').unwrap_or((".", name));
         let Ok(from) = openat(&host, parent, DIRECTORY_FLAGS, Mode::empty()) else {
             continue;
@@ -210,6 +219,12 @@ pub fn make_etc(at: &Path) -> io::Result<()> {
         fs::set_permissions(at.join(name), fs::Permissions::from_mode(0o644))?;
     }
     Ok(())
+}
+
+/// Whether a name in /etc is shown as it is: a link, as some systems have it there, is copied.
+fn is_whole(name: &str) -> bool {
+    let found = fs::symlink_metadata(Path::new("/etc").join(name));
+    WHOLE.contains(&name) && found.is_ok_and(|found| found.is_dir())
 }
 
 /// The lines of a table of users or groups that are the system's own, as `form` gives them.
@@ -325,7 +340,7 @@ mod tests {
         let etc = dir.path().join("etc");
         make_etc(&etc).unwrap();
         let mut compared = 0;
-        for name in ["alternatives", "profile.d", "pam.d", "ssl/certs"] {
+        for name in ["fonts", "pam.d", "profile.d", "security"] {
             for entry in fs::read_dir(Path::new("/etc").join(name))
                 .into_iter()
                 .flatten()

@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn streams_are_told_from_the_rest() {
-        let paths = own().all().iter().map(|route| route.template());
+        let paths = own().all().iter().map(Route::template);
         let streaming: Vec<&str> = paths.filter(|path| own().can_stream(path)).collect();
         let expected = [
             "/v1/events",
