@@ -492,7 +492,9 @@ pub(crate) async fn stream_input(
 
 pub(crate) async fn close_stdin(call: Call, asked: Selected) -> Result<Value, Fault> {
     match running(&call, &asked.process).await? {
-        Found::Process(record) => drop(call.sandbox.close_stdin(&record.id).await?),
+        Found::Process(record) => {
+            call.sandbox.close_stdin(&record.id).await?;
+        }
         Found::Terminal(_) => {
             let message = "a terminal has no end of input; send it the character ^D";
             return Err(Fault::new(Code::FailedPrecondition, message));
