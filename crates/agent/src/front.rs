@@ -55,6 +55,11 @@ pub trait Front: fmt::Debug + Send + Sync {
     /// A refusal, in its own form.
     fn refuse(&self, problem: Problem, head: &Parts) -> Response;
 
+    /// A second port that its clients look for when they are served at this one.
+    fn second_port(&self, _first: u16) -> Option<u16> {
+        None
+    }
+
     /// Answers a request that was let in.
     fn answer(&self, way: Way, request: Request<Body>) -> Answer;
 }

@@ -426,6 +426,15 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
     served
 }
 
+/// Where clients of what is spoken at the root look besides.
+fn second_address(options: &AgentOptions, first: &Listen) -> Option<Listen> {
+    let (front, Listen::Tcp(first)) = (options.front.as_ref()?, first) else {
+        return None;
+    };
+    let port = front.second_port(first.port())?;
+    Some(Listen::Tcp((first.ip(), port).into()))
+}
+
 /// A token, and whether it was made for this run.
 struct Opening {
     token: Token,
@@ -464,6 +473,13 @@ async fn serve_on(
         listen: options.listen.clone(),
         source,
     })?;
+    let second = match second_address(options, &address) {
+        Some(listen) => match Listener::bind(&listen).await {
+            Ok(listener) => Some(listener),
+            Err(source) => return Err(AgentError::Listen { listen, source }),
+        },
+        None => None,
+    };
     let executor = Executor::start(init, core_config(options, &state_dir)).await?;
     if check_cwd {
         executor.check_cwd().await?;
@@ -522,6 +538,15 @@ async fn serve_on(
         options.max_connections,
         agent.shutdown.clone(),
     ));
+    let second = second.map(|listener| {
+        tokio::spawn(server::serve(
+            listener,
+            edge.clone(),
+            Arc::clone(&agent.metrics),
+            options.max_connections,
+            agent.shutdown.clone(),
+        ))
+    });
     let result = run(options, &agent, &edge, liveness, || {
         announce(&Started {
             address,
@@ -540,7 +565,12 @@ async fn serve_on(
             contexts.shutdown().await;
             executor.shutdown().await;
         };
-        tokio::join!(all, server, agent.upgraded.wait()).1
+        let second = async {
+            if let Some(second) = second {
+                drop(second.await);
+            }
+        };
+        tokio::join!(all, server, second, agent.upgraded.wait()).1
     };
     match tokio::time::timeout(SHUTDOWN, ending).await {
         Ok(Ok(())) => {}

@@ -1,8 +1,8 @@
 //! The right to one sandbox: its access token, and signatures of files made with it.
 //!
-//! A token is `e2bs_`, when its sandbox was made and a keyed hash of that and of the sandbox's id. So the
-//! one who has the key knows a right one without keeping any, also of a sandbox that is no more, and a
-//! token of an earlier sandbox does not open a later one with the same id.
+//! A token is `e2bs_`, when its sandbox was made, the sandbox's id and a keyed hash of both. So the one who has
+//! the key knows a right one without keeping any, also of a sandbox that is no more, and a token of an
+//! earlier sandbox does not open a later one with the same id.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ impl Key {
             .map(|mac| mac.chain_update(format!("envd {id} {made}")))
             .map(|mac| mac.finalize().into_bytes())
             .unwrap_or_default();
-        let mut token = format!("{PREFIX}{made:x}_");
+        let mut token = format!("{PREFIX}{made:x}_{id}_");
         for byte in digest {
             token.push_str(&format!("{byte:02x}"));
         }
@@ -66,6 +66,13 @@ impl Key {
     pub fn signed(&self, sandbox: &SandboxRecord, signature: &Signature<'_>) -> bool {
         signature.is_right(&self.token_of(sandbox))
     }
+}
+
+/// The id in what looks like a token.
+#[must_use]
+pub fn named_in(shown: &str) -> Option<&str> {
+    let mut parts = shown.strip_prefix(PREFIX)?.split('_').skip(1);
+    parts.next()
 }
 
 /// The sandbox that a token opens, by the time of its making.
@@ -152,6 +159,8 @@ mod tests {
         let later = token.replace("e2bs_11_", "e2bs_12_");
         assert_eq!(key.opens("box", &later), None);
         assert_eq!(key.opens("box", "e2bs_"), None);
+        assert_eq!(named_in(&token), Some("box"));
+        assert_eq!(named_in("sk_a_b"), None);
     }
 
     #[test]

@@ -249,7 +249,8 @@ def terminal(sandbox):
     assert ended.exit_code == 3
     assert "33 111\r\n" in text and "/tmp\r\n" in text and "\nhé\r\n" in text, text
     handle = sandbox.pty.create(PtySize(rows=24, cols=80), timeout=0)
-    sandbox.pty.send_stdin(handle.pid, b"echo $((6*7)); sleep 86396\n")
+    begin = b"sleep 86396 & until pgrep -f '[s]leep 86396' >/dev/null; do :; done; echo $((6*7)); wait\n"
+    sandbox.pty.send_stdin(handle.pid, begin)
     text = b""
     for _, _, piece in handle:
         text += piece

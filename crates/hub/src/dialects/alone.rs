@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Request, header};
 use sandshell_agent::front::{Answer, Front, Way};
 use sandshell_client::{Client, Connector};
 use sandshell_compat::{Cloudflare, Lease};
-use sandshell_compat_e2b::{E2b, ENVD_PORT, Key, Settings};
+use sandshell_compat_e2b::{E2b, ENVD_PORT, INTERPRETER_PORT, Key, Settings};
 use sandshell_types::{ErrorCode, Problem, SandboxId};
 
 use super::Dialect;
@@ -71,6 +71,10 @@ impl Front for OfE2b {
         let mut names = ["x-access-token", "x-api-key"].into_iter();
         let shown = names.find_map(|name| headers.get(name))?.as_bytes();
         Some(shown.strip_prefix(b"e2b_").unwrap_or(shown))
+    }
+
+    fn second_port(&self, first: u16) -> Option<u16> {
+        (first == ENVD_PORT).then_some(INTERPRETER_PORT)
     }
 
     fn refuse(&self, problem: Problem, head: &Parts) -> Response {

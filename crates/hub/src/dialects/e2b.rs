@@ -20,7 +20,7 @@ use axum::response::Response;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Uri, header};
 use sandshell_agent::parts::ApiError;
-use sandshell_compat_e2b::{E2b, ENVD_PORT, INTERPRETER_PORT, Reach, Signature};
+use sandshell_compat_e2b::{E2b, ENVD_PORT, INTERPRETER_PORT, Reach, Signature, named_in};
 use sandshell_types::{ErrorCode, Problem};
 use tokio_util::sync::CancellationToken;
 
@@ -127,13 +127,17 @@ impl Asked {
     }
 }
 
-/// The sandbox that a request goes into. Older clients name theirs in requests about it, too.
+/// The sandbox that a request goes into. Older clients name theirs in requests about it, too, and some
+/// not inside of it, where its token does.
 fn within<'a>(rest: &Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let path = rest.path().strip_prefix("/v2").unwrap_or(rest.path());
     let about = path == "/sandboxes" || path.starts_with("/sandboxes/");
     let ours = text(SANDBOX_PORT).is_none_or(|port| matches!(port, "49983" | "49999"));
-    text(SANDBOX_ID).filter(|_| !(about && ours))
+    let by_token = || text(SHOWN[0]).and_then(named_in);
+    text(SANDBOX_ID)
+        .or_else(by_token)
+        .filter(|_| !(about && ours))
 }
 
 /// Whether an address is that of a signed file, as their clients make it.
