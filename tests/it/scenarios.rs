@@ -115,9 +115,8 @@ fn scenarios() -> Vec<Scenario> {
 
 /// Plays all of them, each on a sandbox of its own.
 async fn play_all<P: Player>(hub: &Hub) {
-    tokio::task::LocalSet::new()
-        .run_until(play_each::<P>(hub))
-        .await;
+    let playing = Box::pin(play_each::<P>(hub));
+    tokio::task::LocalSet::new().run_until(playing).await;
 }
 
 async fn play_each<P: Player>(hub: &Hub) {

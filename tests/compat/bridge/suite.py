@@ -146,9 +146,10 @@ class Crowd(Case):
         """The same with many clients, each with a sandbox of its own."""
 
         async def one():
-            for scenario in [*commands.ALL, *files.ALL]:
-                async with sandbox() as session:
+            async with sandbox() as session:
+                for scenario in [*commands.ALL, *files.ALL]:
                     await scenario(session)
+                    await run(session, "chmod -R u+rwX . && find . -mindepth 1 -delete")
 
         async with asyncio.TaskGroup() as group:
             for _ in range(CLIENTS):
@@ -308,6 +309,12 @@ class BadInput(Case):
                     status, body = await raw.ask(method, path, **settings)
                     self.assertEqual(status, expected, (path, body))
                     self.assertEqual(set(body), {"error", "code"}, body)
+            # What is refused makes no sandbox.
+            never = f"never-{sandbox_id(session)[-20:]}"
+            refused = await raw.ask("POST", f"/v1/sandbox/{never}/exec", json={"argv": []})
+            self.assertEqual(refused[0], 400)
+            async with Raw(base=URL) as native:
+                self.assertEqual((await native.ask("GET", f"/v1/sandboxes/{never}"))[0], 404)
             # A path that is in the workspace after all.
             await session.write("x", stream(b"found"))
             found = await raw.ask("GET", at + "/file/workspace/a/%2E%2E/./x")

@@ -132,7 +132,7 @@ impl Player for ByCommands {
     async fn call(self: Rc<Self>, call: String, args: Args) -> Played {
         let made = match unsaid(&call, &args) {
             Some(what) => Err(what),
-            None => self.make(&call, Words::new(args.clone())).await,
+            None => self.make(&call, Line::new(args.clone())).await,
         };
         match made {
             Ok(said) => Played::Own(said),
@@ -178,14 +178,14 @@ fn unsaid(call: &str, args: &Args) -> Option<&'static str> {
 }
 
 /// A command line in the making, out of the arguments of a call.
-struct Words {
+struct Line {
     words: Vec<String>,
     /// What comes after `--`.
     last: Vec<String>,
     args: Given,
 }
 
-impl Words {
+impl Line {
     fn new(args: Args) -> Self {
         Self {
             words: Vec::new(),
@@ -280,7 +280,7 @@ impl Words {
 type Outcome = Result<Said, &'static str>;
 
 impl ByCommands {
-    async fn make(&self, call: &str, mut words: Words) -> Outcome {
+    async fn make(&self, call: &str, mut words: Line) -> Outcome {
         let id = self.id.as_str();
         let (surface, verb) = call.split_once('.').unwrap();
         let stdin = words.args.0.contains_key("stdin");
@@ -315,7 +315,7 @@ impl ByCommands {
         Ok(self.object(&words.json(), None).await)
     }
 
-    async fn sandbox_call(&self, verb: &str, mut words: Words) -> Said {
+    async fn sandbox_call(&self, verb: &str, mut words: Line) -> Said {
         let words = match verb {
             "create" => words
                 .say(&["create", "--isolation", "best-effort"])
@@ -336,7 +336,7 @@ impl ByCommands {
         self.object(&words.json(), None).await
     }
 
-    async fn token_call(&self, verb: &str, words: Words) -> Said {
+    async fn token_call(&self, verb: &str, words: Line) -> Said {
         let words = match verb {
             "create" => words
                 .say(&["token", "create"])
@@ -349,7 +349,7 @@ impl ByCommands {
         self.object(&words.json(), None).await
     }
 
-    async fn process_call(&self, call: &str, mut words: Words, stdin: Option<Vec<u8>>) -> Outcome {
+    async fn process_call(&self, call: &str, mut words: Line, stdin: Option<Vec<u8>>) -> Outcome {
         let id = self.id.as_str();
         match call {
             "exec.run" => {
@@ -412,7 +412,7 @@ impl ByCommands {
         }
     }
 
-    async fn session_call(&self, verb: &str, mut words: Words, stdin: Option<Vec<u8>>) -> Outcome {
+    async fn session_call(&self, verb: &str, mut words: Line, stdin: Option<Vec<u8>>) -> Outcome {
         let id = self.id.as_str();
         let words = match verb {
             "create" => words
@@ -438,7 +438,7 @@ impl ByCommands {
                 };
                 if verb == "stream" {
                     let mut found = streamed(&self.run(&words.done(), stdin).await);
-                    let history = Words::new(Args::new()).say(&["session", "history", &one]);
+                    let history = Line::new(Args::new()).say(&["session", "history", &one]);
                     let history = self.object(&history.json(), None).await.unwrap();
                     let last = history["items"].as_array().unwrap().last().unwrap();
                     found["command_id"] = last["id"].clone();
@@ -451,7 +451,7 @@ impl ByCommands {
         Ok(self.object(&words.json(), stdin).await)
     }
 
-    async fn terminal_call(&self, verb: &str, mut words: Words) -> Outcome {
+    async fn terminal_call(&self, verb: &str, mut words: Line) -> Outcome {
         let id = self.id.as_str();
         let words = match verb {
             "create" => {
@@ -481,7 +481,7 @@ impl ByCommands {
         Ok(self.object(&words.json(), None).await)
     }
 
-    async fn file_call(&self, verb: &str, mut words: Words) -> Said {
+    async fn file_call(&self, verb: &str, mut words: Line) -> Said {
         let place = |path: String| format!("{}:{path}", self.id);
         if verb == "move" {
             let (from, to) = (place(words.args.text("from")), place(words.args.text("to")));
@@ -525,7 +525,7 @@ impl ByCommands {
         self.object(&words, None).await
     }
 
-    async fn watch_call(&self, verb: &str, mut words: Words) -> Said {
+    async fn watch_call(&self, verb: &str, mut words: Line) -> Said {
         let mut watches = self.watches.lock().await;
         match verb {
             "open" => {
@@ -548,7 +548,7 @@ impl ByCommands {
         }
     }
 
-    async fn git_call(&self, verb: &str, mut words: Words) -> Said {
+    async fn git_call(&self, verb: &str, mut words: Line) -> Said {
         let at = format!("{}:{}", self.id, words.args.text("path"));
         let words = match verb {
             "clone" => words.say(&["git", "clone"]).word("url").say(&[&at]),
@@ -572,7 +572,7 @@ impl ByCommands {
         self.object(&words.json(), None).await
     }
 
-    async fn backup_call(&self, verb: &str, mut words: Words) -> Outcome {
+    async fn backup_call(&self, verb: &str, mut words: Line) -> Outcome {
         let id = self.id.as_str();
         let words = match verb {
             "create" => {
@@ -597,7 +597,7 @@ impl ByCommands {
         Ok(self.object(&words.json(), None).await)
     }
 
-    async fn port_call(&self, verb: &str, mut words: Words) -> Said {
+    async fn port_call(&self, verb: &str, mut words: Line) -> Said {
         let id = self.id.as_str();
         let words = if verb == "list" {
             words.say(&["port", "ls", id])
@@ -609,7 +609,7 @@ impl ByCommands {
         self.object(&words.json(), None).await
     }
 
-    async fn context_call(&self, verb: &str, mut words: Words) -> Outcome {
+    async fn context_call(&self, verb: &str, mut words: Line) -> Outcome {
         let id = self.id.as_str();
         let words = match verb {
             "create" => words
@@ -646,7 +646,7 @@ impl ByCommands {
 
     /// One of a list, where no command shows it alone.
     async fn listed(&self, words: &[&str], id: &str) -> Outcome {
-        let words = Words::new(Args::new()).say(words).json();
+        let words = Line::new(Args::new()).say(words).json();
         let list = self.object(&words, None).await.unwrap();
         let mut items = list["items"].as_array().unwrap().iter();
         let found = items.find(|item| item["id"] == id).cloned();
@@ -736,7 +736,7 @@ impl Watch {
 }
 
 /// What `wait` waits for.
-fn condition(mut words: Words) -> Words {
+fn condition(mut words: Line) -> Line {
     words.args.0.remove("exit");
     if let Some(log) = words.args.0.remove("log") {
         words = words.say(&["--log", log["pattern"].as_str().unwrap()]);

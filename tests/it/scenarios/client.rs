@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use http::{HeaderMap, Method};
 use sandshell_client::types::{
-    Encoded, Encoding, EnvPatch, KillRequest, OutputEvent, PreviewRequest, RunEvent, SandboxId,
-    SandboxRecord, SandboxSpec, SignalRequest, StreamName, TerminalFrame, TextEncoding, Truncated,
+    Encoded, Encoding, OutputEvent, PreviewRequest, RunEvent, SandboxId, SandboxRecord,
+    SandboxSpec, StreamName, TerminalFrame, TextEncoding, Truncated,
 };
 use sandshell_client::{
     ArchiveQuery, Client, ClientError, ConnectOptions, EventQuery, EventStream, FileQuery,
@@ -121,9 +121,9 @@ impl ByClient {
     async fn hub_call(&self, verb: &str, surface: &str, mut args: Given) -> Outcome {
         if surface == "token" {
             return match verb {
-                "create" => shown(self.hub.create_token(&args.all()?).await?),
+                "create" => shown(self.hub.create_token(&args.all()?).await),
                 "list" => items(async |page| self.hub.tokens(&page).await).await,
-                "revoke" => shown(self.hub.revoke_token(&args.text("token")).await?),
+                "revoke" => shown(self.hub.revoke_token(&args.text("token")).await),
                 _ => unknown("token", verb),
             };
         }
@@ -132,7 +132,7 @@ impl ByClient {
                 isolation: Some(best_effort()),
                 ..args.all()?
             };
-            return shown(self.hub.create_sandbox(&spec).await?);
+            return shown(self.hub.create_sandbox(&spec).await);
         }
         if verb == "list" {
             let labels = args.take::<String>("label")?.into_iter();
@@ -156,12 +156,12 @@ impl ByClient {
         }
         let id = args.take("sandbox")?.unwrap_or_else(|| self.id.clone());
         match verb {
-            "get" => shown(self.hub.get_sandbox(&id).await?),
-            "update" => shown(self.hub.patch_sandbox(&id, &args.all()?).await?),
-            "pause" => shown(self.hub.pause_sandbox(&id).await?),
-            "resume" => shown(self.hub.resume_sandbox(&id).await?),
-            "keepalive" => shown(self.hub.keep_sandbox_alive(&id).await?),
-            "destroy" => shown(self.hub.destroy_sandbox(&id).await?),
+            "get" => shown(self.hub.get_sandbox(&id).await),
+            "update" => shown(self.hub.patch_sandbox(&id, &args.all()?).await),
+            "pause" => shown(self.hub.pause_sandbox(&id).await),
+            "resume" => shown(self.hub.resume_sandbox(&id).await),
+            "keepalive" => shown(self.hub.keep_sandbox_alive(&id).await),
+            "destroy" => shown(self.hub.destroy_sandbox(&id).await),
             _ => unknown("sandbox", verb),
         }
     }
@@ -169,13 +169,13 @@ impl ByClient {
     async fn process_call(&self, surface: &str, verb: &str, mut args: Given) -> Outcome {
         let sandbox = &self.sandbox;
         match (surface, verb) {
-            ("exec", "run") => return shown(sandbox.exec(&args.all()?).await?),
+            ("exec", "run") => return shown(sandbox.exec(&args.all()?).await),
             ("exec", "stream") => {
                 let id = sandbox.create_process(&args.all()?).await?.id;
                 let events = sandbox.process_events(&id, EventQuery::default()).await?;
                 return joined(events).await;
             }
-            ("process", "start") => return shown(sandbox.create_process(&args.all()?).await?),
+            ("process", "start") => return shown(sandbox.create_process(&args.all()?).await),
             ("process", "list") => {
                 let filter = ProcessFilter {
                     kind: args.take("kind")?,
@@ -195,20 +195,12 @@ impl ByClient {
         }
         let id = args.one("process")?;
         match verb {
-            "get" => shown(sandbox.process(&id).await?),
-            "kill" => shown(
-                sandbox
-                    .kill_process(&id, &args.all::<KillRequest>()?)
-                    .await?,
-            ),
-            "signal" => shown(
-                sandbox
-                    .signal_process(&id, &args.all::<SignalRequest>()?)
-                    .await?,
-            ),
-            "wait" => shown(sandbox.wait_process(&id, &args.all()?).await?),
-            "delete" => shown(sandbox.delete_process(&id).await?),
-            "close_stdin" => shown(sandbox.close_stdin(&id).await?),
+            "get" => shown(sandbox.process(&id).await),
+            "kill" => shown(sandbox.kill_process(&id, &args.all()?).await),
+            "signal" => shown(sandbox.signal_process(&id, &args.all()?).await),
+            "wait" => shown(sandbox.wait_process(&id, &args.all()?).await),
+            "delete" => shown(sandbox.delete_process(&id).await),
+            "close_stdin" => shown(sandbox.close_stdin(&id).await),
             "output" => {
                 let follow = Some(args.take("follow")?.unwrap_or(true));
                 let query = EventQuery { from: None, follow };
@@ -224,9 +216,9 @@ impl ByClient {
                 args.bytes(bytes.read_to_end().await?.into())
             }
             "stdin" => {
-                let data = args.data()?;
+                let data = args.data();
                 let offset = args.take("offset")?;
-                shown(sandbox.write_stdin(&id, offset, data).await?)
+                shown(sandbox.write_stdin(&id, offset, data).await)
             }
             _ => unknown(surface, verb),
         }
@@ -235,18 +227,18 @@ impl ByClient {
     async fn session_call(&self, verb: &str, mut args: Given) -> Outcome {
         let sandbox = &self.sandbox;
         match verb {
-            "create" => return shown(sandbox.create_session(&args.all()?).await?),
+            "create" => return shown(sandbox.create_session(&args.all()?).await),
             "list" => return items(async |page| sandbox.list_sessions(&page).await).await,
             _ => {}
         }
         let id = args.one("session")?;
         match verb {
-            "get" => shown(sandbox.session(&id).await?),
-            "update" => shown(sandbox.patch_session(&id, &args.all()?).await?),
-            "exec" => shown(sandbox.session_exec(&id, &args.all()?).await?),
-            "interrupt" => shown(sandbox.interrupt_session(&id).await?),
-            "fork" => shown(sandbox.fork_session(&id, &args.all()?).await?),
-            "delete" => shown(sandbox.delete_session(&id).await?),
+            "get" => shown(sandbox.session(&id).await),
+            "update" => shown(sandbox.patch_session(&id, &args.all()?).await),
+            "exec" => shown(sandbox.session_exec(&id, &args.all()?).await),
+            "interrupt" => shown(sandbox.interrupt_session(&id).await),
+            "fork" => shown(sandbox.fork_session(&id, &args.all()?).await),
+            "delete" => shown(sandbox.delete_session(&id).await),
             "stream" => joined(sandbox.session_exec_stream(&id, &args.all()?).await?).await,
             "commands" => items(async |page| sandbox.list_commands(&id, &page).await).await,
             "output" => {
@@ -262,19 +254,19 @@ impl ByClient {
     async fn terminal_call(&self, verb: &str, mut args: Given) -> Outcome {
         let sandbox = &self.sandbox;
         match verb {
-            "create" => return shown(sandbox.create_terminal(&args.all()?).await?),
+            "create" => return shown(sandbox.create_terminal(&args.all()?).await),
             "list" => return items(async |page| sandbox.list_terminals(&page).await).await,
             _ => {}
         }
         let name = args.text("terminal");
         let id = name.parse().unwrap();
         match verb {
-            "get" => return shown(sandbox.terminal(&id).await?),
-            "screen" => return shown(sandbox.terminal_screen(&id).await?),
-            "delete" => return shown(sandbox.delete_terminal(&id).await?),
+            "get" => return shown(sandbox.terminal(&id).await),
+            "screen" => return shown(sandbox.terminal_screen(&id).await),
+            "delete" => return shown(sandbox.delete_terminal(&id).await),
             "resize" => {
                 let (cols, rows) = (args.one("cols")?, args.one("rows")?);
-                return shown(sandbox.resize_terminal(&id, cols, rows).await?);
+                return shown(sandbox.resize_terminal(&id, cols, rows).await);
             }
             _ => {}
         }
@@ -294,7 +286,7 @@ impl ByClient {
         let viewed = terminals.get_mut(&name).unwrap();
         match verb {
             "type" => {
-                viewed.connection.type_in(args.data()?).await?;
+                viewed.connection.type_in(args.data()).await?;
                 Ok(Value::Null)
             }
             "read_until" => {
@@ -321,13 +313,13 @@ impl ByClient {
     async fn file_call(&self, verb: &str, mut args: Given) -> Outcome {
         let sandbox = &self.sandbox;
         match verb {
-            "find" => return shown(sandbox.find_files(&args.all()?).await?),
-            "search" => return shown(sandbox.search_files(&args.all()?).await?),
-            "mkdir" => return shown(sandbox.make_directory(&args.all()?).await?),
-            "move" => return shown(sandbox.move_file(&args.all()?).await?),
-            "copy" => return shown(sandbox.copy_file(&args.all()?).await?),
-            "remove" => return shown(sandbox.remove_file(&args.all()?).await?),
-            "chmod" => return shown(sandbox.change_mode(&args.all()?).await?),
+            "find" => return shown(sandbox.find_files(&args.all()?).await),
+            "search" => return shown(sandbox.search_files(&args.all()?).await),
+            "mkdir" => return shown(sandbox.make_directory(&args.all()?).await),
+            "move" => return shown(sandbox.move_file(&args.all()?).await),
+            "copy" => return shown(sandbox.copy_file(&args.all()?).await),
+            "remove" => return shown(sandbox.remove_file(&args.all()?).await),
+            "chmod" => return shown(sandbox.change_mode(&args.all()?).await),
             _ => {}
         }
         let file = FileQuery {
@@ -338,7 +330,7 @@ impl ByClient {
         };
         match verb {
             "write" => {
-                let data = args.data()?;
+                let data = args.data();
                 let options = WriteOptions {
                     parents: args.take("parents")?,
                     mode: args.take("mode")?,
@@ -346,7 +338,7 @@ impl ByClient {
                     ..WriteOptions::default()
                 };
                 args.end();
-                shown(sandbox.write_file(&file, &options, data).await?)
+                shown(sandbox.write_file(&file, &options, data).await)
             }
             "read" => {
                 let range = args.take::<[u64; 2]>("range")?;
@@ -366,7 +358,7 @@ impl ByClient {
             }
             "stat" => {
                 let follow = args.take("follow")?.unwrap_or(false);
-                shown(sandbox.stat_file(&file, follow).await?)
+                shown(sandbox.stat_file(&file, follow).await)
             }
             "pack" => {
                 let query = ArchiveQuery {
@@ -379,8 +371,8 @@ impl ByClient {
                 Ok(bytes(archive.into(), Encoding::Base64))
             }
             "unpack" => {
-                let archive = args.data()?;
-                shown(sandbox.put_archive(&file, archive).await?)
+                let archive = args.data();
+                shown(sandbox.put_archive(&file, archive).await)
             }
             _ => unknown("file", verb),
         }
@@ -397,7 +389,7 @@ impl ByClient {
                     panic!("{ready:?}")
                 };
                 watches.insert(name, watch);
-                shown(ready)
+                Ok(json!(ready))
             }
             "until" => {
                 let watch = watches.get_mut(&args.text("watch")).unwrap();
@@ -425,16 +417,16 @@ impl ByClient {
     async fn git_call(&self, verb: &str, args: Given) -> Outcome {
         let sandbox = &self.sandbox;
         match verb {
-            "clone" => shown(sandbox.git_clone(&args.all()?).await?),
-            "status" => shown(sandbox.git_status(&args.all()?).await?),
-            "diff" => shown(sandbox.git_diff(&args.all()?).await?),
-            "log" => shown(sandbox.git_log(&args.all()?).await?),
-            "branches" => shown(sandbox.git_branches(&args.all()?).await?),
-            "checkout" => shown(sandbox.git_checkout(&args.all()?).await?),
-            "add" => shown(sandbox.git_add(&args.all()?).await?),
-            "commit" => shown(sandbox.git_commit(&args.all()?).await?),
-            "pull" => shown(sandbox.git_pull(&args.all()?).await?),
-            "push" => shown(sandbox.git_push(&args.all()?).await?),
+            "clone" => shown(sandbox.git_clone(&args.all()?).await),
+            "status" => shown(sandbox.git_status(&args.all()?).await),
+            "diff" => shown(sandbox.git_diff(&args.all()?).await),
+            "log" => shown(sandbox.git_log(&args.all()?).await),
+            "branches" => shown(sandbox.git_branches(&args.all()?).await),
+            "checkout" => shown(sandbox.git_checkout(&args.all()?).await),
+            "add" => shown(sandbox.git_add(&args.all()?).await),
+            "commit" => shown(sandbox.git_commit(&args.all()?).await),
+            "pull" => shown(sandbox.git_pull(&args.all()?).await),
+            "push" => shown(sandbox.git_push(&args.all()?).await),
             _ => unknown("git", verb),
         }
     }
@@ -442,15 +434,15 @@ impl ByClient {
     async fn backup_call(&self, verb: &str, mut args: Given) -> Outcome {
         let sandbox = &self.sandbox;
         match verb {
-            "create" => return shown(sandbox.create_backup(&args.all()?).await?),
+            "create" => return shown(sandbox.create_backup(&args.all()?).await),
             "list" => return items(async |page| sandbox.list_backups(&page).await).await,
             _ => {}
         }
         let id = args.one("backup")?;
         match verb {
-            "get" => shown(sandbox.backup(&id).await?),
-            "restore" => shown(sandbox.restore_backup(&id, &args.all()?).await?),
-            "delete" => shown(sandbox.delete_backup(&id).await?),
+            "get" => shown(sandbox.backup(&id).await),
+            "restore" => shown(sandbox.restore_backup(&id, &args.all()?).await),
+            "delete" => shown(sandbox.delete_backup(&id).await),
             _ => unknown("backup", verb),
         }
     }
@@ -462,12 +454,12 @@ impl ByClient {
         }
         let port: u16 = args.one("port")?;
         match verb {
-            "wait" => shown(sandbox.wait_port(port, &args.all()?).await?),
-            "expose" => shown(sandbox.expose_port(port).await?),
-            "unexpose" => shown(sandbox.unexpose_port(port).await?),
+            "wait" => shown(sandbox.wait_port(port, &args.all()?).await),
+            "expose" => shown(sandbox.expose_port(port).await),
+            "unexpose" => shown(sandbox.unexpose_port(port).await),
             "preview" => {
                 let request: PreviewRequest = args.all()?;
-                shown(self.hub.create_preview(&self.id, port, &request).await?)
+                shown(self.hub.create_preview(&self.id, port, &request).await)
             }
             "fetch" => {
                 let path = format!("/v1/ports/{port}/proxy{}", args.text("path"));
@@ -484,17 +476,17 @@ impl ByClient {
     async fn context_call(&self, verb: &str, mut args: Given) -> Outcome {
         let sandbox = &self.sandbox;
         match verb {
-            "create" => return shown(sandbox.create_context(&args.all()?).await?),
+            "create" => return shown(sandbox.create_context(&args.all()?).await),
             "list" => return items(async |page| sandbox.list_contexts(&page).await).await,
             _ => {}
         }
         let id = args.one("context")?;
         match verb {
-            "get" => shown(sandbox.context(&id).await?),
-            "run" => shown(sandbox.run_code(&id, &args.all()?).await?),
-            "interrupt" => shown(sandbox.interrupt_context(&id).await?),
-            "restart" => shown(sandbox.restart_context(&id).await?),
-            "delete" => shown(sandbox.delete_context(&id).await?),
+            "get" => shown(sandbox.context(&id).await),
+            "run" => shown(sandbox.run_code(&id, &args.all()?).await),
+            "interrupt" => shown(sandbox.interrupt_context(&id).await),
+            "restart" => shown(sandbox.restart_context(&id).await),
+            "delete" => shown(sandbox.delete_context(&id).await),
             "stream" => {
                 let mut events = sandbox.run_code_stream(&id, &args.all()?).await?;
                 let mut run = Run::default();
@@ -510,10 +502,10 @@ impl ByClient {
     async fn other_call(&self, call: &str, mut args: Given) -> Outcome {
         let sandbox = &self.sandbox;
         match call {
-            "env.get" => shown(sandbox.environment().await?),
-            "env.update" => shown(sandbox.patch_environment(&args.all::<EnvPatch>()?).await?),
-            "stats.get" => shown(sandbox.stats().await?),
-            "protections.get" => shown(sandbox.protections().await?),
+            "env.get" => shown(sandbox.environment().await),
+            "env.update" => shown(sandbox.patch_environment(&args.all()?).await),
+            "stats.get" => shown(sandbox.stats().await),
+            "protections.get" => shown(sandbox.protections().await),
             "events.until" => {
                 let types: Vec<String> = args.take("types")?.unwrap_or_default();
                 let types: Vec<&str> = types.iter().map(String::as_str).collect();
@@ -672,8 +664,8 @@ impl Given {
     }
 
     /// The bytes in `data`.
-    fn data(&mut self) -> Result<Vec<u8>, Fail> {
-        Ok(decoded(&mut self.0, "data"))
+    fn data(&mut self) -> Vec<u8> {
+        decoded(&mut self.0, "data")
     }
 
     /// Bytes as the result of a call, in the encoding that is asked for.
@@ -708,8 +700,8 @@ pub(super) fn bytes(found: Vec<u8>, encoding: Encoding) -> Value {
     json!({"data": encoded.data, "encoding": encoded.encoding})
 }
 
-fn shown(value: impl Serialize) -> Outcome {
-    Ok(json!(value))
+fn shown<T: Serialize>(reply: Result<T, ClientError>) -> Outcome {
+    Ok(json!(reply?))
 }
 
 /// All pages of a list.

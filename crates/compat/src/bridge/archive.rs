@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::error::{Code, Fault};
-use super::sandbox::Sandbox;
+use super::sandbox::Named;
 use super::workspace::ROOT;
 
 #[derive(Deserialize)]
@@ -20,10 +20,7 @@ pub(super) struct Persist {
     excludes: String,
 }
 
-pub(super) async fn persist(
-    Sandbox { client, .. }: Sandbox,
-    Query(asked): Query<Persist>,
-) -> Result<Response, Fault> {
+pub(super) async fn persist(at: Named, Query(asked): Query<Persist>) -> Result<Response, Fault> {
     let named = asked.excludes.split(',').filter(|path| !path.is_empty());
     let exclude: Result<Vec<String>, Fault> = named.map(exclude).collect();
     let query = ArchiveQuery {
@@ -33,7 +30,7 @@ pub(super) async fn persist(
         copy_links: true,
         ..ArchiveQuery::default()
     };
-    let archive = client.get_archive(&query).await;
+    let archive = at.reach().await?.client.get_archive(&query).await;
     let archive = archive.map_err(Fault::of(Code::ArchiveRead, "persist"))?;
     let headers = [(header::CONTENT_TYPE, "application/octet-stream")];
     Ok((headers, Body::from_stream(archive)).into_response())
@@ -57,10 +54,7 @@ fn exclude(path: &str) -> Result<String, Fault> {
     Ok(glob)
 }
 
-pub(super) async fn hydrate(
-    Sandbox { client, .. }: Sandbox,
-    request: Request<Body>,
-) -> Result<Response, Fault> {
+pub(super) async fn hydrate(at: Named, request: Request<Body>) -> Result<Response, Fault> {
     let mut body = request.into_body().into_data_stream();
     let first = loop {
         match body.next().await {
@@ -72,6 +66,7 @@ pub(super) async fn hydrate(
     };
     let first = stream::once(async { Ok::<Bytes, std::io::Error>(first) });
     let archive = first.chain(body.map_err(std::io::Error::other));
+    let client = at.reach().await?.client;
     let unpacked = client.upload_archive(&FileQuery::new(ROOT), archive).await;
     unpacked.map_err(Fault::of(Code::ArchiveWrite, "hydrate"))?;
     Ok(axum::Json(json!({"ok": true})).into_response())

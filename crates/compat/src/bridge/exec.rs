@@ -23,7 +23,7 @@ use serde_json::json;
 
 use super::body::{Json, session};
 use super::error::{Code, Fault};
-use super::sandbox::Sandbox;
+use super::sandbox::Named;
 use super::workspace;
 use crate::session;
 use crate::sse::{Feed, Gone, events};
@@ -78,12 +78,13 @@ impl Exec {
 }
 
 pub(super) async fn exec(
-    Sandbox { client, .. }: Sandbox,
+    at: Named,
     headers: HeaderMap,
     Json(asked): Json<Exec>,
 ) -> Result<Response, Fault> {
     let session = session(&headers)?;
     let command = asked.check()?;
+    let client = at.reach().await?.client;
     let program = command.argv.first().cloned().unwrap_or_default();
     let running = match session {
         Some(session) => in_session(&client, &session, command).await,

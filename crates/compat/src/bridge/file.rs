@@ -10,19 +10,16 @@ use serde_json::json;
 
 use super::body::session;
 use super::error::{Code, Fault};
-use super::sandbox::Sandbox;
+use super::sandbox::Named;
 use super::workspace;
 
 pub(super) async fn nothing() -> Fault {
     Fault::invalid("file path must not be empty")
 }
 
-pub(super) async fn read(
-    uri: Uri,
-    headers: HeaderMap,
-    Sandbox { client, .. }: Sandbox,
-) -> Result<Response, Fault> {
+pub(super) async fn read(uri: Uri, headers: HeaderMap, at: Named) -> Result<Response, Fault> {
     let file = named(&uri, &headers)?;
+    let client = at.reach().await?.client;
     let content = client.read_file(&file, &ReadOptions::default()).await;
     let content = content.map_err(|error| match error.code() {
         Some(ErrorCode::FileNotFound) => Fault::no_file(&file.path),
@@ -39,11 +36,9 @@ pub(super) async fn read(
     Ok(response)
 }
 
-pub(super) async fn write(
-    Sandbox { client, .. }: Sandbox,
-    request: Request<Body>,
-) -> Result<Response, Fault> {
+pub(super) async fn write(at: Named, request: Request<Body>) -> Result<Response, Fault> {
     let file = named(request.uri(), request.headers())?;
+    let client = at.reach().await?.client;
     let content = request.into_body().into_data_stream();
     let content = content.map_err(std::io::Error::other);
     let options = WriteOptions::default();

@@ -8,12 +8,13 @@ use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Extension, Query};
 use axum::response::Response;
 use http::HeaderMap;
+use sandshell_client::Client;
 use sandshell_client::types::TerminalId;
 use serde::Deserialize;
 
 use super::body::{named, session};
 use super::error::{Code, Fault};
-use super::sandbox::Sandbox;
+use super::sandbox::Named;
 use crate::lease::Lease;
 use crate::pty::{self, Wish};
 
@@ -30,7 +31,7 @@ pub(super) async fn connect(
     Query(asked): Query<Asked>,
     headers: HeaderMap,
     Extension(lease): Extension<Lease>,
-    Sandbox { client, .. }: Sandbox,
+    at: Named,
 ) -> Result<Response, Fault> {
     let upgrade = upgrade.map_err(|_| Fault::invalid("WebSocket upgrade required"))?;
     let session = match (session(&headers)?, &asked.session) {
@@ -42,16 +43,18 @@ pub(super) async fn connect(
         rows: asked.rows.as_deref().map(number).transpose()?,
         shell: asked.shell.filter(|shell| !shell.is_empty()),
     };
+    let client = at.reach().await?.client;
     let failed = Fault::of(Code::ExecTransport, "terminal");
     let Some(session) = session else {
         let made = pty::of_connection(&client, &wish).await;
         let (id, terminal) = made.map_err(failed)?;
+        let (sandbox, unseen) = (client.clone(), id.clone());
+        let upgrade = upgrade.on_failed_upgrade(move |_| {
+            tokio::spawn(async move { end(&sandbox, &unseen).await });
+        });
         return Ok(upgrade.on_upgrade(async move |socket| {
             pty::carry(socket, terminal, lease).await;
-            // Often its sandbox has gone before it.
-            if let Err(error) = client.delete_terminal(&id).await {
-                tracing::debug!(%error, "a terminal without its connection was not ended");
-            }
+            end(&client, &id).await;
         }));
     };
     let id: TerminalId = format!("pty-{session}")
@@ -60,6 +63,14 @@ pub(super) async fn connect(
     let terminal = pty::of_session(&client, Some(&session), &id, &wish).await;
     let terminal = terminal.map_err(failed)?;
     Ok(upgrade.on_upgrade(|socket| pty::carry(socket, terminal, lease)))
+}
+
+/// Ends the terminal of a connection.
+async fn end(sandbox: &Client, id: &TerminalId) {
+    // Often its sandbox has gone before it.
+    if let Err(error) = sandbox.delete_terminal(id).await {
+        tracing::debug!(%error, "a terminal without its connection was not ended");
+    }
 }
 
 fn number(text: &str) -> Result<u16, Fault> {

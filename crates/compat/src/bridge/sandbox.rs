@@ -18,7 +18,7 @@ pub(super) struct Named {
     id: SandboxId,
 }
 
-/// The same when it lives; it is made if need be.
+/// The same, which lives.
 pub(super) struct Sandbox {
     pub(super) hub: Client,
     pub(super) id: SandboxId,
@@ -41,11 +41,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Sandbox {
-    type Rejection = Fault;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Fault> {
-        let Named { hub, id } = Named::from_request_parts(parts, state).await?;
+impl Named {
+    /// Looks for it; one that is not there is made. To be asked for when the rest of a request is good.
+    pub(super) async fn reach(self) -> Result<Sandbox, Fault> {
+        let Self { hub, id } = self;
         let lives = match hub.get_sandbox(&id).await {
             Ok(record) => !record.state.is_over(),
             Err(error) if error.code() == Some(ErrorCode::SandboxNotFound) => false,
@@ -55,7 +54,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Sandbox {
             make(&hub, Some(id.clone())).await?;
         }
         let client = hub.sandbox(&id);
-        Ok(Self { hub, id, client })
+        Ok(Sandbox { hub, id, client })
     }
 }
 

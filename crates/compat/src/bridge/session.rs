@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::body::{OptionalJson, named};
 use super::error::{Code, Fault};
-use super::sandbox::Sandbox;
+use super::sandbox::Named;
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -21,7 +21,7 @@ pub(super) struct Create {
 }
 
 pub(super) async fn create(
-    Sandbox { client, .. }: Sandbox,
+    at: Named,
     OptionalJson(asked): OptionalJson<Create>,
 ) -> Result<Response, Fault> {
     let failed = Fault::of(Code::Session, "session create");
@@ -29,6 +29,7 @@ pub(super) async fn create(
         Some(id) => named(id)?,
         None => SessionId::generate(),
     };
+    let client = at.reach().await?.client;
     match client.session(&id).await {
         Ok(there) if there.state == SessionState::Ended => {
             client.delete_session(&id).await.map_err(&failed)?;
@@ -52,10 +53,11 @@ pub(super) async fn create(
 }
 
 pub(super) async fn delete(
-    Sandbox { client, .. }: Sandbox,
+    at: Named,
     Path((_, id)): Path<(String, String)>,
 ) -> Result<Response, Fault> {
     let id = named(&id)?;
+    let client = at.reach().await?.client;
     let deleted = client.delete_session(&id).await;
     deleted.map_err(Fault::of(Code::Session, "session delete"))?;
     let deleted = json!({

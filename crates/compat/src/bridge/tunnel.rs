@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::body::OptionalJson;
 use super::error::{Code, Fault};
-use super::sandbox::Sandbox;
+use super::sandbox::{Named, Sandbox};
 
 /// How long a name opens its port, unless it is closed: as long as names do.
 const LASTS_MS: u64 = 365 * 24 * 3600 * 1000;
@@ -23,7 +23,7 @@ pub(super) struct Open {
 }
 
 pub(super) async fn open(
-    Sandbox { hub, id, client }: Sandbox,
+    at: Named,
     Path((_, port)): Path<(String, String)>,
     OptionalJson(asked): OptionalJson<Open>,
 ) -> Result<Response, Fault> {
@@ -34,6 +34,7 @@ pub(super) async fn open(
             "tunnel failed: names cannot be chosen here; leave `name` out",
         ));
     }
+    let Sandbox { hub, id, client } = at.reach().await?;
     let request = PreviewRequest {
         ttl_ms: Some(LASTS_MS),
     };
@@ -60,10 +61,11 @@ pub(super) async fn open(
 
 /// One that is not open is closed already.
 pub(super) async fn close(
-    Sandbox { hub, id, client }: Sandbox,
+    at: Named,
     Path((_, port)): Path<(String, String)>,
 ) -> Result<StatusCode, Fault> {
     let port = number(&port)?;
+    let Sandbox { hub, id, client } = at.reach().await?;
     let failed = Fault::of(Code::Tunnel, "tunnel");
     client.unexpose_port(port).await.map_err(&failed)?;
     hub.revoke_previews(&id, port).await.map_err(&failed)?;
