@@ -178,4 +178,8 @@ async def main():
     return 0 if all(good) else 1
 
 
-sys.exit(asyncio.run(main()))
+code = asyncio.run(main())
+# The client's HTTP library has threads of its own, which now and then abort the process when the interpreter
+# is taken down under them.
+sys.stdout.flush()
+os._exit(code)
