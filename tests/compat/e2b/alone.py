@@ -1,7 +1,6 @@
 """Debug mode: the client speaks to an agent itself, without a hub, a key or a token."""
 
 import os
-import sys
 
 from e2b import (
     AuthenticationException,
@@ -13,7 +12,7 @@ from e2b import (
 )
 from e2b_code_interpreter import Sandbox as CodeSandbox
 
-from checks import fails
+from checks import fails, leave
 
 place = os.environ["PLACE"]
 
@@ -22,7 +21,7 @@ if os.environ.get("LOCKED"):
     fails(AuthenticationException, sandbox.commands.run, "true")
     fails(AuthenticationException, sandbox.files.read, "/etc/hostname")
     print("ok locked")
-    sys.exit()
+    leave(0)
 
 sandbox = Sandbox.create()
 assert sandbox.sandbox_id == "debug_sandbox_id" and sandbox.is_running()
@@ -49,3 +48,4 @@ code = CodeSandbox.create()
 assert code.run_code("x = 6\nx * 7").text == "42"
 assert code.run_code("x").text == "6"
 print("ok alone")
+leave(0)

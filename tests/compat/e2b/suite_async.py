@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 import time
 import traceback
 
@@ -21,6 +20,8 @@ from e2b import (
     TimeoutException,
 )
 from e2b_code_interpreter import AsyncSandbox as AsyncCodeSandbox
+
+from checks import leave
 
 CROWD = 20
 
@@ -178,8 +179,4 @@ async def main():
     return 0 if all(good) else 1
 
 
-code = asyncio.run(main())
-# The client's HTTP library has threads of its own, which now and then abort the process when the interpreter
-# is taken down under them.
-sys.stdout.flush()
-os._exit(code)
+leave(asyncio.run(main()))
