@@ -1,11 +1,13 @@
 //! What requests bring.
 
+use std::time::Duration;
+
 use axum::body::{Body, to_bytes};
 use axum::extract::FromRequest;
 use http::Request;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::error::{Code, Fault};
 
@@ -16,16 +18,19 @@ pub(super) const LARGEST: usize = 72 * 1024 * 1024;
 const USUAL: usize = 2 * 1024 * 1024;
 
 /// Bytes that are read on the spot; more would hold everybody up.
-const QUICK: usize = 256 * 1024;
+pub(super) const QUICK: usize = 256 * 1024;
 
 /// A JSON body whose mistakes are told in the dialect's form.
 pub(super) struct Json<T>(pub(super) T);
 
-/// The same with a file in it. Few are read at a time.
-pub(super) struct LargeJson<T>(pub(super) T);
+/// The same with a file in it, and its turn: few are held at a time.
+pub(super) struct LargeJson<T>(pub(super) T, pub(super) SemaphorePermit<'static>);
 
-/// How many bodies with files are read at a time, by all who ask.
-static LARGE: Semaphore = Semaphore::const_new(4);
+/// How many bodies with files are held at a time, by all who ask.
+static LARGE: Semaphore = Semaphore::const_new(8);
+
+/// How long one may take to arrive: others wait for its turn.
+const ARRIVAL: Duration = Duration::from_mins(2);
 
 impl<T: DeserializeOwned + Send + 'static, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = Fault;
@@ -39,8 +44,11 @@ impl<T: DeserializeOwned + Send + 'static, S: Send + Sync> FromRequest<S> for La
     type Rejection = Fault;
 
     async fn from_request(request: Request<Body>, _: &S) -> Result<Self, Fault> {
-        let _turn = LARGE.acquire().await;
-        read(request, LARGEST).await.map(Self)
+        let closed = |error| Fault::new(Code::InternalError, format!("{error}"));
+        let turn = LARGE.acquire().await.map_err(closed)?;
+        let body = tokio::time::timeout(ARRIVAL, read(request, LARGEST)).await;
+        let late = |_| Fault::new(Code::FileTooLarge, "The body did not arrive in two minutes");
+        Ok(Self(body.map_err(late)??, turn))
     }
 }
 

@@ -25,6 +25,9 @@ use crate::text::Text;
 /// Largest file that is read in one answer.
 const LARGEST: u64 = 32 * 1024 * 1024;
 
+/// Most entries of a list, which is one answer.
+const ENTRIES: usize = 100_000;
+
 /// Bytes of a piece of a stream: a multiple of three, so that pieces of base64 can be joined.
 const PIECE: usize = 65_535;
 
@@ -240,7 +243,7 @@ pub(super) struct Write {
 
 pub(super) async fn write(
     Extension(sandbox): Extension<Client>,
-    LargeJson(asked): LargeJson<Write>,
+    LargeJson(asked, _turn): LargeJson<Write>,
 ) -> Result<Response, Fault> {
     let query = query(&sandbox, &asked.path, asked.session_id.as_deref()).await?;
     let bytes = match asked.encoding.as_deref() {
@@ -388,6 +391,10 @@ pub(super) async fn list(
         let found = sandbox.list_files(&query, options, &page).await;
         let found = found.map_err(about(&asked.path))?;
         files.extend(found.items.iter().map(|entry| shown(entry, &root)));
+        if files.len() > ENTRIES {
+            let message = format!("There are more than {ENTRIES} entries; list directories below");
+            return Err(Fault::new(Code::FilesystemError, message));
+        }
         page.cursor = found.next_cursor;
         if page.cursor.is_none() {
             break;
