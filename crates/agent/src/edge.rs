@@ -119,20 +119,24 @@ impl Edge {
 
     /// Answers in another protocol.
     async fn answer_in_front(&self, fronted: &Fronted, request: Request<Body>) -> Response {
-        let shown = fronted.front.shown(request.headers());
-        let refused = match self.inner.browsers.check(&request) {
-            Err(refused) => Some(refused),
-            Ok(_) if !fronted.locked || self.inner.auth.opens(shown) => None,
-            Ok(_) => {
-                let detail = "there is no token that is the right one";
-                Some(ApiError::new(ErrorCode::Unauthorized, detail))
+        let caller = self.inner.browsers.check(&request);
+        let admitted = caller.and_then(|caller| {
+            let shown = fronted.front.shown(request.headers());
+            let preflight = caller.preflight(&request);
+            if preflight.is_some() || !fronted.locked || self.inner.auth.opens(shown) {
+                return Ok((caller, preflight));
+            }
+            let detail = "there is no token that is the right one";
+            Err(ApiError::new(ErrorCode::Unauthorized, detail))
+        });
+        let (caller, preflight) = match admitted {
+            Ok(admitted) => admitted,
+            Err(refused) => {
+                let (head, body) = request.into_parts();
+                drop(body);
+                return fronted.front.refuse(refused.into_problem(), &head);
             }
         };
-        if let Some(refused) = refused {
-            let (head, body) = request.into_parts();
-            drop(body);
-            return fronted.front.refuse(refused.into_problem(), &head);
-        }
         let agent = &self.inner.agent;
         let way = Way {
             open: self.opener(),
@@ -142,7 +146,12 @@ impl Edge {
                 agent.upgraded.token(),
             ),
         };
-        fronted.front.answer(way, request).await
+        let mut response = match preflight {
+            Some(response) => response,
+            None => fronted.front.answer(way, request).await,
+        };
+        caller.mark(response.headers_mut());
+        response
     }
 
     /// Forgets idempotency keys that are too old.
