@@ -28,6 +28,7 @@ use super::log::{close, reason_of};
 use super::pages::all;
 use super::reach::Sandbox;
 use crate::lease::Lease;
+use crate::text::lost;
 
 /// The context of whoever names none. It is not among those that are listed.
 const DEFAULT: &str = "default-python";
@@ -251,6 +252,11 @@ async fn pour(mut socket: WebSocket, sandbox: &Client, id: &ContextId, mut event
                     return;
                 }
                 break (close_code::NORMAL, String::new());
+            }
+            // An output with a hole in it would be taken for whole.
+            Some(Ok(RunEvent::Truncated(gap))) => {
+                let bytes = gap.stdout_bytes + gap.stderr_bytes;
+                break (close_code::ERROR, lost(bytes));
             }
             Some(Ok(_)) => continue,
             Some(Err(error)) => break (close_code::ERROR, error.to_string()),
