@@ -43,43 +43,88 @@ pub(crate) async fn of_session(
     id: &TerminalId,
     wish: &Wish,
 ) -> Result<TerminalConnection, ClientError> {
-    let lives = match sandbox.terminal(id).await {
-        Ok(record) => record.state == TerminalState::Running,
-        Err(error) if error.code() == Some(ErrorCode::TerminalNotFound) => false,
-        Err(error) => return Err(error),
-    };
-    if !lives {
-        let mut request = wish.request();
-        request.id = Some(id.clone());
-        if let Some(session) = session {
-            request.cwd = Some(session::record(sandbox, session).await?.cwd);
-        }
-        // One that has ended is in the way of the next.
-        if sandbox.terminal(id).await.is_ok() {
-            sandbox.delete_terminal(id).await?;
-        }
-        sandbox.create_terminal(&request).await?;
-    }
+    let new = is_free(sandbox, id).await? && made(sandbox, session, id, wish).await?;
     let options = ConnectOptions {
-        offset: (!lives).then_some(0),
+        offset: new.then_some(0),
         size: wish.cols.zip(wish.rows),
         ..ConnectOptions::default()
     };
     sandbox.connect_terminal(id, options).await
 }
 
-/// A terminal for one connection, which is to be deleted after it.
+/// Whether no terminal has this id. One that has ended is forgotten, as it is in the way of the next; of
+/// several that see this, one makes the next and the others find it.
+pub(crate) async fn is_free(sandbox: &Client, id: &TerminalId) -> Result<bool, ClientError> {
+    let missing = |error: &ClientError| error.code() == Some(ErrorCode::TerminalNotFound);
+    match sandbox.terminal(id).await {
+        Ok(there) if there.state == TerminalState::Running => return Ok(false),
+        Ok(_) => {}
+        Err(error) if missing(&error) => return Ok(true),
+        Err(error) => return Err(error),
+    }
+    match sandbox.delete_terminal(id).await {
+        Err(error) if !missing(&error) => Err(error),
+        _ => Ok(true),
+    }
+}
+
+/// Whether it was made, and not by somebody else meanwhile.
+async fn made(
+    sandbox: &Client,
+    session: Option<&SessionId>,
+    id: &TerminalId,
+    wish: &Wish,
+) -> Result<bool, ClientError> {
+    let mut request = wish.request();
+    request.id = Some(id.clone());
+    if let Some(session) = session {
+        request.cwd = Some(session::record(sandbox, session).await?.cwd);
+    }
+    match sandbox.create_terminal(&request).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.code() == Some(ErrorCode::IdConflict) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// What ends the terminal of one connection when it is dropped, with the connection or before there is one:
+/// nobody else could find that terminal.
+pub(crate) struct Ending {
+    sandbox: Client,
+    terminal: TerminalId,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let (sandbox, terminal) = (self.sandbox.clone(), self.terminal.clone());
+        tokio::spawn(async move {
+            // Often its sandbox has gone before it, and sometimes it never was.
+            if let Err(error) = sandbox.delete_terminal(&terminal).await {
+                tracing::debug!(%error, "a terminal without its connection was not ended");
+            }
+        });
+    }
+}
+
+/// A terminal for one connection, and what ends it.
 pub(crate) async fn of_connection(
     sandbox: &Client,
     wish: &Wish,
-) -> Result<(TerminalId, TerminalConnection), ClientError> {
-    let id = sandbox.create_terminal(&wish.request()).await?.id;
+) -> Result<(TerminalConnection, Ending), ClientError> {
+    // Named by us: whoever goes away while it is made leaves none that has no name yet.
+    let ending = Ending {
+        sandbox: sandbox.clone(),
+        terminal: TerminalId::generate(),
+    };
+    let mut request = wish.request();
+    request.id = Some(ending.terminal.clone());
+    sandbox.create_terminal(&request).await?;
     let options = ConnectOptions {
         offset: Some(0),
         ..ConnectOptions::default()
     };
-    let connection = sandbox.connect_terminal(&id, options).await?;
-    Ok((id, connection))
+    let connection = sandbox.connect_terminal(&ending.terminal, options).await?;
+    Ok((connection, ending))
 }
 
 #[derive(Deserialize)]

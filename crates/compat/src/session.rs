@@ -1,6 +1,6 @@
 //! Sessions of ours that are made when they are first named, as some services do.
 
-use sandshell_client::types::{ErrorCode, SessionId, SessionRecord, SessionRequest};
+use sandshell_client::types::{ErrorCode, SessionId, SessionRecord, SessionRequest, SessionState};
 use sandshell_client::{Client, ClientError};
 
 /// Whether a call failed only for want of its session, which has been made: then it is to be tried again.
@@ -9,13 +9,12 @@ pub(crate) async fn made(
     id: &SessionId,
     failure: Option<&ClientError>,
 ) -> Result<bool, ClientError> {
-    match failure {
-        Some(error) if error.code() == Some(ErrorCode::SessionEnded) => {
-            // It is in the way of the next.
-            sandbox.delete_session(id).await?;
-        }
-        Some(error) if is_missing(error) => {}
-        _ => return Ok(false),
+    if !failure.is_some_and(is_missing) {
+        return Ok(false);
+    }
+    if !is_free(sandbox, id).await? {
+        // Somebody else made it meanwhile.
+        return Ok(true);
     }
     let request = SessionRequest {
         id: Some(id.clone()),
@@ -23,9 +22,25 @@ pub(crate) async fn made(
     };
     match sandbox.create_session(&request).await {
         Ok(_) => Ok(true),
-        // Somebody else made it meanwhile.
+        // So here, but in another form.
         Err(error) if error.code() == Some(ErrorCode::IdConflict) => Ok(true),
         Err(error) => Err(error),
+    }
+}
+
+/// Whether no session has this id. One that has ended is forgotten, as it is in the way of the next; of
+/// several that see this, one makes the next and the others find it.
+pub(crate) async fn is_free(sandbox: &Client, id: &SessionId) -> Result<bool, ClientError> {
+    let missing = |error: &ClientError| error.code() == Some(ErrorCode::SessionNotFound);
+    match sandbox.session(id).await {
+        Ok(there) if there.state != SessionState::Ended => return Ok(false),
+        Ok(_) => {}
+        Err(error) if missing(&error) => return Ok(true),
+        Err(error) => return Err(error),
+    }
+    match sandbox.delete_session(id).await {
+        Err(error) if !missing(&error) => Err(error),
+        _ => Ok(true),
     }
 }
 

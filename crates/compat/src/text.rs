@@ -35,6 +35,16 @@ impl Text {
     }
 }
 
+/// What is said of bytes for which a reader came too late.
+pub(crate) fn lost(bytes: u64) -> String {
+    format!("{bytes} bytes of output are no longer kept")
+}
+
+/// The same where it stands in their place, lest what is around be taken for all there was.
+pub(crate) fn gap(bytes: u64) -> String {
+    format!("[{}]\n", lost(bytes))
+}
+
 /// How many bytes at the end are the beginning of a character.
 fn unfinished(bytes: &[u8]) -> usize {
     let begins = |length: &usize| {

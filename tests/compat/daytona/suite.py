@@ -383,6 +383,18 @@ class Wire(unittest.TestCase):
             (written.sha, "Ann", "ann@example.org", "Words\n\nand more"),
         )
 
+    def test_a_depth_beyond_all_directories(self):
+        self.box.fs.create_folder("deep/er", "755")
+        status, body = self.ask("GET", f"/files?path=deep&depth={2**32 - 1}")
+        self.assertEqual((status, [one["name"] for one in json.loads(body)]), (200, ["er"]))
+
+    def test_no_more_is_replaced_than_a_file_may_have(self):
+        self.box.fs.upload_file(b"x" * (1 << 20), "many")
+        (result,) = self.box.fs.replace_in_files(["many"], "x", "y" * (1 << 20))
+        self.assertFalse(result.success)
+        self.assertIn("bytes", result.error)
+        self.assertEqual(self.box.fs.get_file_info("many").size, 1 << 20)
+
     def test_nobody_comes_in_without_a_token(self):
         for headers in ({"Authorization": ""}, {"Authorization": "Bearer wrong"}):
             for toolbox in (True, False):

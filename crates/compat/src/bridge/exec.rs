@@ -27,6 +27,7 @@ use super::sandbox::Named;
 use super::workspace;
 use crate::session;
 use crate::sse::{Feed, Gone, events};
+use crate::text::lost;
 
 /// How long after the end of a command's time the stream stays open. The `OpenAI` Agents SDK gives up
 /// five seconds after that time, or somewhat later, and only then calls it a timeout; an `error` would be a failure of the
@@ -211,10 +212,7 @@ impl Running {
                         }
                     }
                     // A result with a hole in it would be taken for whole.
-                    OutputStreamEvent::Truncated(lost) => Fault::failed(
-                        Code::Exec,
-                        format!("{} bytes of output are no longer kept", lost.bytes),
-                    ),
+                    OutputStreamEvent::Truncated(gap) => Fault::failed(Code::Exec, lost(gap.bytes)),
                     _ => continue,
                 },
                 Some(Err(error)) => Fault::of(Code::ExecTransport, "exec")(error),

@@ -8,7 +8,6 @@ use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Extension, Query};
 use axum::response::Response;
 use http::HeaderMap;
-use sandshell_client::Client;
 use sandshell_client::types::TerminalId;
 use serde::Deserialize;
 
@@ -47,14 +46,10 @@ pub(super) async fn connect(
     let failed = Fault::of(Code::ExecTransport, "terminal");
     let Some(session) = session else {
         let made = pty::of_connection(&client, &wish).await;
-        let (id, terminal) = made.map_err(failed)?;
-        let (sandbox, unseen) = (client.clone(), id.clone());
-        let upgrade = upgrade.on_failed_upgrade(move |_| {
-            tokio::spawn(async move { end(&sandbox, &unseen).await });
-        });
+        let (terminal, ending) = made.map_err(failed)?;
         return Ok(upgrade.on_upgrade(async move |socket| {
             pty::carry(socket, terminal, lease).await;
-            end(&client, &id).await;
+            drop(ending);
         }));
     };
     let id: TerminalId = format!("pty-{session}")
@@ -63,14 +58,6 @@ pub(super) async fn connect(
     let terminal = pty::of_session(&client, Some(&session), &id, &wish).await;
     let terminal = terminal.map_err(failed)?;
     Ok(upgrade.on_upgrade(|socket| pty::carry(socket, terminal, lease)))
-}
-
-/// Ends the terminal of a connection.
-async fn end(sandbox: &Client, id: &TerminalId) {
-    // Often its sandbox has gone before it.
-    if let Err(error) = sandbox.delete_terminal(id).await {
-        tracing::debug!(%error, "a terminal without its connection was not ended");
-    }
 }
 
 fn number(text: &str) -> Result<u16, Fault> {

@@ -2,7 +2,7 @@
 
 use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
-use sandshell_client::types::{Env, SessionId, SessionRequest, SessionState};
+use sandshell_client::types::{Env, SessionId, SessionRequest};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -30,16 +30,10 @@ pub(super) async fn create(
         None => SessionId::generate(),
     };
     let client = at.reach().await?.client;
-    match client.session(&id).await {
-        Ok(there) if there.state == SessionState::Ended => {
-            client.delete_session(&id).await.map_err(&failed)?;
-        }
-        Ok(_) => {
-            let error = format!("session create failed: Session '{id}' already exists");
-            return Err(Fault::failed(Code::Session, error));
-        }
-        Err(error) if crate::session::is_missing(&error) => {}
-        Err(error) => return Err(failed(error)),
+    let free = crate::session::is_free(&client, &id).await;
+    if !free.map_err(&failed)? {
+        let error = format!("session create failed: Session '{id}' already exists");
+        return Err(Fault::failed(Code::Session, error));
     }
     let request = SessionRequest {
         id: Some(id),

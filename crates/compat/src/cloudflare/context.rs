@@ -14,6 +14,7 @@ use super::body::{Json, invalid};
 use super::error::{Code, Fault};
 use super::success;
 use crate::sse::events;
+use crate::text::lost;
 
 #[derive(Deserialize)]
 pub(super) struct Create {
@@ -150,22 +151,24 @@ pub(super) async fn execute(
     };
     Ok(events(|feed| async move {
         while let Some(event) = run.next().await {
-            match event {
+            let failure = match event {
+                // An output with a hole in it would be taken for whole.
+                Ok(RunEvent::Truncated(gap)) => lost(gap.stdout_bytes + gap.stderr_bytes),
                 Ok(event) => {
                     if let Some(shown) = shown(event) {
                         feed.tell(&shown).await?;
                     }
+                    continue;
                 }
-                Err(error) => {
-                    let failed = json!({
-                        "type": "error",
-                        "ename": "ExecutionError",
-                        "evalue": error.to_string(),
-                        "traceback": [],
-                    });
-                    return feed.tell(&failed).await;
-                }
-            }
+                Err(error) => error.to_string(),
+            };
+            let failed = json!({
+                "type": "error",
+                "ename": "ExecutionError",
+                "evalue": failure,
+                "traceback": [],
+            });
+            return feed.tell(&failed).await;
         }
         Ok(())
     }))

@@ -17,7 +17,7 @@ use super::error::{Code, Fault};
 use super::exec::{Execute, started};
 use super::success;
 use crate::sse::{Feed, Gone, events};
-use crate::text::Text;
+use crate::text::{Text, gap, lost};
 
 /// Most bytes of each stream in one answer; the newest.
 const LOGS: u64 = 32 * 1024 * 1024;
@@ -247,13 +247,15 @@ impl Output {
         Ok(Self(sandbox.process_events(id, query).await?))
     }
 
-    /// Tells each piece in the form given, and how it ended.
+    /// Tells each piece in the form given, and how it ended. Of what is no longer kept when it begins it says
+    /// so; one that is read too slowly to stay whole is broken.
     pub(super) async fn pour(
         mut self,
         feed: &Feed,
         shown: impl Fn(&str, String) -> Value,
     ) -> Result<End, Gone> {
         let (mut stdout, mut stderr) = (Text::default(), Text::default());
+        let mut begun = [false; 2];
         let end = loop {
             let event = match self.0.next().await {
                 Some(Ok(event)) => event.event,
@@ -266,14 +268,30 @@ impl Output {
             match event {
                 OutputStreamEvent::Output(output) => {
                     let bytes = Encoded::decode(&output.data, output.encoding);
-                    let (name, text) = match output.stream {
-                        StreamName::Stdout | StreamName::LateStdout => ("stdout", &mut stdout),
-                        StreamName::Stderr | StreamName::LateStderr => ("stderr", &mut stderr),
+                    let (name, text, begun) = match output.stream {
+                        StreamName::Stdout | StreamName::LateStdout => {
+                            ("stdout", &mut stdout, &mut begun[0])
+                        }
+                        StreamName::Stderr | StreamName::LateStderr => {
+                            ("stderr", &mut stderr, &mut begun[1])
+                        }
                     };
+                    *begun = true;
                     let piece = text.push(&bytes.unwrap_or_default());
                     if !piece.is_empty() {
                         feed.tell(&shown(name, piece)).await?;
                     }
+                }
+                OutputStreamEvent::Truncated(gone) => {
+                    let (name, begun) = match gone.stream {
+                        StreamName::Stdout | StreamName::LateStdout => ("stdout", begun[0]),
+                        StreamName::Stderr | StreamName::LateStderr => ("stderr", begun[1]),
+                    };
+                    if begun {
+                        let fault = Fault::new(Code::InternalError, lost(gone.bytes));
+                        break End::Broken(fault);
+                    }
+                    feed.tell(&shown(name, gap(gone.bytes))).await?;
                 }
                 OutputStreamEvent::Exit(exit) => break End::Exit(exit.exit_code.unwrap_or(-1)),
                 _ => {}

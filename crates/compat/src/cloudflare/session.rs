@@ -2,7 +2,7 @@
 
 use axum::extract::Extension;
 use axum::response::Response;
-use sandshell_client::types::{Env, SessionId, SessionRequest, SessionState};
+use sandshell_client::types::{Env, SessionId, SessionRequest};
 use sandshell_client::{Client, Page};
 use serde::Deserialize;
 use serde_json::json;
@@ -46,13 +46,7 @@ pub(super) async fn create(
         Some(id) => id.parse()?,
         None => SessionId::generate(),
     };
-    let there = sandbox.session(&id).await.ok();
-    if there
-        .as_ref()
-        .is_some_and(|one| one.state == SessionState::Ended)
-    {
-        sandbox.delete_session(&id).await?;
-    } else if there.is_some() {
+    if !crate::session::is_free(&sandbox, &id).await? {
         let message = format!("Session '{id}' already exists");
         return Err(Fault::new(Code::SessionAlreadyExists, message)
             .context(json!({"sessionId": id, "containerPlacementId": null})));

@@ -6,8 +6,8 @@ use axum::Json;
 use http::StatusCode;
 use sandshell_client::Client;
 use sandshell_client::types::{
-    ContextRequest, Encoding, Env, ExecRequest, KernelChoice, Language, OnDisconnect, RunRequest,
-    RunStatus,
+    ContextId, ContextRequest, Encoding, Env, ExecRequest, KernelChoice, Language, OnDisconnect,
+    RunRequest, RunStatus,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,6 +18,9 @@ use super::reach::Sandbox;
 
 /// Both streams are one, as they came.
 const AS_ONE: &str = "exec 2>&1; ";
+
+/// How long a context that nobody could delete stays without a run.
+const UNUSED_MS: u64 = 60_000;
 
 type Shown = Result<Json<Value>, Fault>;
 
@@ -122,6 +125,37 @@ fn answer(exit_code: i32, result: &str) -> Value {
     json!({"exitCode": exit_code, "result": result, "artifacts": {"charts": []}})
 }
 
+/// A context that ends with its one run, or with whoever asked for it.
+struct OfOneRun<'a> {
+    sandbox: &'a Client,
+    id: ContextId,
+    over: bool,
+}
+
+impl OfOneRun<'_> {
+    async fn end(mut self) {
+        delete(self.sandbox, &self.id).await;
+        self.over = true;
+    }
+}
+
+impl Drop for OfOneRun<'_> {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        let (sandbox, id) = (self.sandbox.clone(), self.id.clone());
+        tokio::spawn(async move { delete(&sandbox, &id).await });
+    }
+}
+
+/// What came of the run counts, whatever comes of this.
+async fn delete(sandbox: &Client, id: &ContextId) {
+    if let Err(error) = sandbox.delete_context(id).await {
+        tracing::info!(%error, "the context of one run was not deleted");
+    }
+}
+
 /// In a code context of its own, where types are taken out.
 async fn typescript(sandbox: &Client, asked: Program) -> Shown {
     if asked.argv.is_some_and(|argv| !argv.is_empty()) {
@@ -141,12 +175,16 @@ async fn typescript(sandbox: &Client, asked: Program) -> Shown {
         user: None,
         session: None,
         timeout_ms: None,
-        idle_timeout_ms: None,
+        idle_timeout_ms: Some(UNUSED_MS),
         kernel: KernelChoice::Builtin,
     };
-    let context = sandbox.create_context(&context).await?;
+    let context = OfOneRun {
+        sandbox,
+        id: sandbox.create_context(&context).await?.id,
+        over: false,
+    };
     let run = sandbox.run_code(&context.id, &request).await;
-    sandbox.delete_context(&context.id).await?;
+    context.end().await;
     let run = run?;
     if run.end.status == RunStatus::TimedOut {
         return Err(timed_out());

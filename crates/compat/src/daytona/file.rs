@@ -25,8 +25,8 @@ const LINES: u32 = 10_000;
 /// Most files found.
 const FILES: u32 = 100_000;
 
-/// Largest file in which text is replaced.
-const LARGEST: u64 = 32 * 1024 * 1024;
+/// Largest file in which text is replaced, before it and after.
+const LARGEST: usize = 32 * 1024 * 1024;
 
 type Shown = Result<Json<Value>, Fault>;
 
@@ -128,6 +128,10 @@ pub(super) async fn list(Sandbox(sandbox): Sandbox, Query(asked): Query<Target>)
                 let message = format!("There are more than {ENTRIES} entries");
                 return Err(Fault::invalid(message));
             }
+        }
+        // The depth is anybody's number; there are no more turns than levels.
+        if below.is_empty() {
+            break;
         }
         level = below;
     }
@@ -306,21 +310,72 @@ pub(super) async fn replace(Sandbox(sandbox): Sandbox, Given(asked): Given<Repla
 async fn replaced(sandbox: &Client, file: &str, from: &str, to: &str) -> Result<(), Fault> {
     let query = query(file)?;
     let content = sandbox.read_file(&query, &ReadOptions::default()).await?;
-    if content.length.is_none_or(|length| length > LARGEST) {
-        return Err(Fault::invalid(format!("It has more than {LARGEST} bytes")));
+    if content.length.is_none_or(|length| length > LARGEST as u64) {
+        return Err(too_large());
     }
     let (etag, bytes) = (content.etag, content.bytes.read_to_end().await?);
     let (from, to) = (from.to_owned(), to.to_owned());
-    let change = move || std::str::from_utf8(&bytes).map(|text| text.replace(&from, &to));
     // A large one would hold others up.
-    let changed = tokio::task::spawn_blocking(change).await;
-    let Ok(Ok(changed)) = changed else {
-        return Err(Fault::invalid("It is not text"));
-    };
+    let change = tokio::task::spawn_blocking(move || changed(&bytes, &from, &to));
+    let changed = change.await.map_err(|error| {
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Fault::new(status, "INTERNAL_SERVER_ERROR", error.to_string())
+    })??;
     let options = WriteOptions {
         if_match: etag,
         ..WriteOptions::default()
     };
     sandbox.write_file(&query, &options, changed).await?;
     Ok(())
+}
+
+fn too_large() -> Fault {
+    Fault::invalid(format!("It has more than {LARGEST} bytes"))
+}
+
+/// A text with all of a pattern replaced. Its length is known before there is any of it: many short
+/// matches and one long value are more than there is memory.
+fn changed(bytes: &[u8], from: &str, to: &str) -> Result<String, Fault> {
+    let text = std::str::from_utf8(bytes).map_err(|_| Fault::invalid("It is not text"))?;
+    let matches = text.matches(from).count();
+    let taken = matches.checked_mul(from.len());
+    let kept = taken.and_then(|taken| text.len().checked_sub(taken));
+    let given = matches.checked_mul(to.len());
+    let length = kept
+        .zip(given)
+        .and_then(|(kept, given)| kept.checked_add(given));
+    if length.is_none_or(|length| length > LARGEST) {
+        return Err(too_large());
+    }
+    Ok(text.replace(from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replaced_text_has_its_bound() {
+        let changed = |text: &str, from, to: &str| changed(text.as_bytes(), from, to).ok();
+        assert_eq!(
+            changed("a needle aa", "a", "bc").as_deref(),
+            Some("bc needle bcbc")
+        );
+        assert_eq!(changed("aaa", "aa", "").as_deref(), Some("a"));
+        assert_eq!(
+            changed("ä", "x", &"y".repeat(LARGEST + 1)).as_deref(),
+            Some("ä")
+        );
+        // As large as may be, and one byte more.
+        let value = "y".repeat(LARGEST / 4);
+        let text = changed("xxxx", "x", &value);
+        assert_eq!(text.map(|text| text.len()), Some(LARGEST));
+        assert_eq!(changed("xxxx.", "x", &value), None);
+        // Terabytes, were they made.
+        assert_eq!(
+            changed(&"x".repeat(1 << 20), "x", &"y".repeat(1 << 21)),
+            None
+        );
+        assert!(super::changed(b"\xff", "x", "y").is_err());
+    }
 }

@@ -28,6 +28,7 @@ use super::log::{close, reason_of};
 use super::pages::all;
 use super::reach::Sandbox;
 use crate::lease::Lease;
+use crate::text::lost;
 
 /// The context of whoever names none. It is not among those that are listed.
 const DEFAULT: &str = "default-python";
@@ -149,7 +150,7 @@ async fn serve(mut socket: WebSocket, sandbox: &Client) {
         Err(fault) => Err(fault),
     };
     match begun {
-        Ok((id, events)) => pour(socket, sandbox, &id, events).await,
+        Ok((watched, events)) => pour(socket, watched, events).await,
         Err(fault) => close(socket, close_code::POLICY, reason_of(fault.message())).await,
     }
 }
@@ -168,7 +169,7 @@ async fn asked(socket: &mut WebSocket) -> Option<Result<Run, Fault>> {
     }
 }
 
-async fn begin(sandbox: &Client, asked: Run) -> Result<(ContextId, RunEventStream), Fault> {
+async fn begin(sandbox: &Client, asked: Run) -> Result<(Watched, RunEventStream), Fault> {
     let id = match &asked.context_id {
         Some(id) => id.parse().map_err(|_| missing(id))?,
         None => default_of(sandbox).await?,
@@ -182,7 +183,14 @@ async fn begin(sandbox: &Client, asked: Run) -> Result<(ContextId, RunEventStrea
     };
     match sandbox.run_code_stream(&id, &request).await {
         Err(error) if error.code() == Some(ErrorCode::ContextNotFound) => Err(missing(id.as_str())),
-        other => Ok((id, other?)),
+        other => {
+            let watched = Watched {
+                sandbox: sandbox.clone(),
+                context: id,
+                runs: false,
+            };
+            Ok((watched, other?))
+        }
     }
 }
 
@@ -209,25 +217,40 @@ async fn default_of(sandbox: &Client) -> Result<ContextId, Fault> {
     }
 }
 
-/// Tells what a run says. One that is left alone while it runs is interrupted.
-async fn pour(mut socket: WebSocket, sandbox: &Client, id: &ContextId, mut events: RunEventStream) {
-    let mut runs = false;
+/// A run that somebody looks at. One that is left alone while it runs is interrupted.
+struct Watched {
+    sandbox: Client,
+    context: ContextId,
+    runs: bool,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if !self.runs {
+            return;
+        }
+        let (sandbox, context) = (self.sandbox.clone(), self.context.clone());
+        tokio::spawn(async move {
+            if let Err(error) = sandbox.interrupt_context(&context).await {
+                tracing::debug!(%error, "a run was not interrupted");
+            }
+        });
+    }
+}
+
+/// Tells what a run says.
+async fn pour(mut socket: WebSocket, mut watched: Watched, mut events: RunEventStream) {
     let (code, reason) = loop {
         let event = tokio::select! {
             said = socket.recv() => match said {
-                Some(Ok(Message::Close(_)) | Err(_)) | None => {
-                    if runs && let Err(error) = sandbox.interrupt_context(id).await {
-                        tracing::debug!(%error, "a run was not interrupted");
-                    }
-                    return;
-                }
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                 Some(Ok(_)) => continue,
             },
             event = events.next() => event,
         };
         let told = match event {
             Some(Ok(RunEvent::Started(_))) => {
-                runs = true;
+                watched.runs = true;
                 continue;
             }
             Some(Ok(RunEvent::Stdout(output))) => json!({"type": "stdout", "text": output.data}),
@@ -239,6 +262,7 @@ async fn pour(mut socket: WebSocket, sandbox: &Client, id: &ContextId, mut event
                 "traceback": error.traceback.join("\n"),
             }),
             Some(Ok(RunEvent::End(end))) => {
+                watched.runs = false;
                 if end.status == RunStatus::TimedOut {
                     break (TIMED_OUT, "Execution timed out".to_owned());
                 }
@@ -252,6 +276,11 @@ async fn pour(mut socket: WebSocket, sandbox: &Client, id: &ContextId, mut event
                 }
                 break (close_code::NORMAL, String::new());
             }
+            // An output with a hole in it would be taken for whole.
+            Some(Ok(RunEvent::Truncated(gap))) => {
+                let bytes = gap.stdout_bytes + gap.stderr_bytes;
+                break (close_code::ERROR, lost(bytes));
+            }
             Some(Ok(_)) => continue,
             Some(Err(error)) => break (close_code::ERROR, error.to_string()),
             None => break (close_code::ERROR, "The run ended without a word".to_owned()),
@@ -260,5 +289,7 @@ async fn pour(mut socket: WebSocket, sandbox: &Client, id: &ContextId, mut event
             return;
         }
     };
+    // At once, not after the last words.
+    drop(watched);
     close(socket, code, reason_of(&reason)).await;
 }

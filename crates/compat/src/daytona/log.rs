@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::error::Fault;
 use crate::lease::Lease;
+use crate::text::{gap, lost};
 
 /// Most bytes of an output in one answer; the newest.
 const MOST: usize = 10 * 1024 * 1024;
@@ -22,20 +23,36 @@ const MOST: usize = 10 * 1024 * 1024;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 
-/// The newest part of an output, in the order in which it came.
+/// The newest part of an output, in the order in which it came. Where something is missing it says so.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    pieces: VecDeque<(u8, Vec<u8>)>,
+    pieces: VecDeque<(u8, Piece)>,
     bytes: usize,
+    /// What came before the pieces: of standard output, and of standard error.
+    dropped: [u64; 2],
 }
 
-fn piece_of(output: &OutputEvent) -> (u8, Vec<u8>) {
-    let stream = match output.stream {
+#[derive(Debug)]
+enum Piece {
+    Bytes(Vec<u8>),
+    /// So many are missing.
+    Gap(u64),
+}
+
+fn stream_of(name: StreamName) -> u8 {
+    match name {
         StreamName::Stdout | StreamName::LateStdout => STDOUT,
         StreamName::Stderr | StreamName::LateStderr => STDERR,
-    };
-    let bytes = Encoded::decode(&output.data, output.encoding);
-    (stream, bytes.unwrap_or_default())
+    }
+}
+
+fn bytes_of(output: &OutputEvent) -> Vec<u8> {
+    Encoded::decode(&output.data, output.encoding).unwrap_or_default()
+}
+
+/// The place of a stream among both.
+fn place(stream: u8) -> usize {
+    usize::from(stream - STDOUT)
 }
 
 impl Log {
@@ -44,7 +61,13 @@ impl Log {
         let mut log = Self::default();
         while let Some(event) = events.next().await {
             match event?.event {
-                OutputStreamEvent::Output(output) => log.push(piece_of(&output)),
+                OutputStreamEvent::Output(output) => {
+                    let piece = Piece::Bytes(bytes_of(&output));
+                    log.push(stream_of(output.stream), piece);
+                }
+                OutputStreamEvent::Truncated(gap) => {
+                    log.push(stream_of(gap.stream), Piece::Gap(gap.bytes));
+                }
                 OutputStreamEvent::Exit(exit) => return Ok((log, exit.exit_code)),
                 _ => {}
             }
@@ -52,23 +75,39 @@ impl Log {
         Ok((log, None))
     }
 
-    fn push(&mut self, piece: (u8, Vec<u8>)) {
-        self.bytes += piece.1.len();
-        self.pieces.push_back(piece);
+    fn push(&mut self, stream: u8, piece: Piece) {
+        if let Piece::Bytes(bytes) = &piece {
+            self.bytes += bytes.len();
+        }
+        self.pieces.push_back((stream, piece));
         while self.bytes > MOST
-            && let Some((_, oldest)) = self.pieces.pop_front()
+            && let Some((stream, oldest)) = self.pieces.pop_front()
         {
-            self.bytes -= oldest.len();
+            self.dropped[place(stream)] += match oldest {
+                Piece::Bytes(bytes) => {
+                    self.bytes -= bytes.len();
+                    bytes.len() as u64
+                }
+                Piece::Gap(bytes) => bytes,
+            };
         }
     }
 
     /// All of it, and each stream by itself.
     pub(super) fn shown(&self) -> Value {
         let text = |wanted: Option<u8>| {
+            let is_wanted = |stream: u8| wanted.is_none_or(|one| one == stream);
+            let dropped = [STDOUT, STDERR].into_iter().filter(|one| is_wanted(*one));
+            let dropped: u64 = dropped.map(|one| self.dropped[place(one)]).sum();
             let mut all = Vec::new();
-            for (stream, bytes) in &self.pieces {
-                if wanted.is_none_or(|one| one == *stream) {
-                    all.extend_from_slice(bytes);
+            if dropped > 0 {
+                all.extend(gap(dropped).into_bytes());
+            }
+            for (stream, piece) in &self.pieces {
+                match piece {
+                    _ if !is_wanted(*stream) => {}
+                    Piece::Bytes(bytes) => all.extend_from_slice(bytes),
+                    Piece::Gap(bytes) => all.extend(gap(*bytes).into_bytes()),
                 }
             }
             String::from_utf8_lossy(&all).into_owned()
@@ -81,12 +120,14 @@ impl Log {
     }
 }
 
-/// Sends an output as it comes, until its end.
+/// Sends an output as it comes, until its end. Of what is no longer kept when it begins it says so; one that
+/// is read too slowly to stay whole ends as a failure.
 pub(super) async fn follow(socket: WebSocket, events: EventStream, lease: Lease) {
     lease.hold(pour(socket, events)).await;
 }
 
 async fn pour(mut socket: WebSocket, mut events: EventStream) {
+    let mut begun = [false; 2];
     let (code, reason) = loop {
         let event = tokio::select! {
             said = socket.recv() => match said {
@@ -95,23 +136,32 @@ async fn pour(mut socket: WebSocket, mut events: EventStream) {
             },
             event = events.next() => event,
         };
-        match event {
+        let (stream, bytes) = match event {
             Some(Ok(event)) => match event.event {
                 OutputStreamEvent::Output(output) => {
-                    let (stream, bytes) = piece_of(&output);
-                    let framed = marked(stream, &bytes);
-                    if socket.send(Message::Binary(framed.into())).await.is_err() {
-                        return;
+                    let stream = stream_of(output.stream);
+                    begun[place(stream)] = true;
+                    (stream, bytes_of(&output))
+                }
+                OutputStreamEvent::Truncated(gone) => {
+                    let stream = stream_of(gone.stream);
+                    if begun[place(stream)] {
+                        break (close_code::ERROR, lost(gone.bytes));
                     }
+                    (stream, gap(gone.bytes).into_bytes())
                 }
                 OutputStreamEvent::Exit(_) => break (close_code::NORMAL, String::new()),
-                _ => {}
+                _ => continue,
             },
             Some(Err(error)) => {
                 let fault = Fault::from(error);
                 break (close_code::ERROR, reason_of(fault.message()));
             }
             None => break (close_code::NORMAL, String::new()),
+        };
+        let framed = marked(stream, &bytes);
+        if socket.send(Message::Binary(framed.into())).await.is_err() {
+            return;
         }
     };
     close(socket, code, reason).await;
@@ -232,9 +282,31 @@ mod tests {
     #[test]
     fn the_newest_is_kept() {
         let mut log = Log::default();
-        log.push((STDOUT, vec![b'a'; MOST]));
-        log.push((STDERR, b"end".to_vec()));
-        assert_eq!(log.shown()["output"], "end");
+        log.push(STDOUT, Piece::Gap(5));
+        log.push(STDOUT, Piece::Bytes(vec![b'a'; MOST]));
+        log.push(STDERR, Piece::Bytes(b"end".to_vec()));
+        let said = gap(MOST as u64 + 5);
+        assert_eq!(log.shown()["output"], format!("{said}end"));
+        assert_eq!(log.shown()["stdout"], said);
+        assert_eq!(log.shown()["stderr"], "end");
+    }
+
+    #[test]
+    fn a_hole_is_told_where_it_is() {
+        let mut log = Log::default();
+        log.push(STDOUT, Piece::Bytes(b"one\n".to_vec()));
+        log.push(STDERR, Piece::Bytes(b"aside\n".to_vec()));
+        log.push(STDOUT, Piece::Gap(70));
+        log.push(STDOUT, Piece::Bytes(b"two\n".to_vec()));
+        let said = "[70 bytes of output are no longer kept]\n";
+        assert_eq!(
+            log.shown(),
+            json!({
+                "output": format!("one\naside\n{said}two\n"),
+                "stdout": format!("one\n{said}two\n"),
+                "stderr": "aside\n",
+            })
+        );
     }
 
     #[test]

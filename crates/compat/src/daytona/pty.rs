@@ -90,14 +90,8 @@ async fn made(sandbox: &Client, asked: Create) -> Result<TerminalId, Fault> {
         Some(id) => id.parse()?,
         None => TerminalId::generate(),
     };
-    match sandbox.terminal(&id).await {
-        // One that has ended is in the way of the next.
-        Ok(there) if there.state == TerminalState::Exited => {
-            sandbox.delete_terminal(&id).await?;
-        }
-        Ok(_) => return Err(Fault::conflict(format!("PTY session {id} already exists"))),
-        Err(error) if error.code() == Some(ErrorCode::TerminalNotFound) => {}
-        Err(error) => return Err(error.into()),
+    if !crate::pty::is_free(sandbox, &id).await? {
+        return Err(Fault::conflict(format!("PTY session {id} already exists")));
     }
     let usual = TerminalRequest::default();
     let request = TerminalRequest {

@@ -124,14 +124,8 @@ pub(super) async fn create(
     Given(asked): Given<Create>,
 ) -> Result<StatusCode, Fault> {
     let id: SessionId = asked.session_id.parse()?;
-    match sandbox.session(&id).await {
-        // One that has ended is in the way of the next.
-        Ok(there) if there.state == SessionState::Ended => {
-            sandbox.delete_session(&id).await?;
-        }
-        Ok(_) => return Err(Fault::conflict(format!("Session {id} already exists"))),
-        Err(error) if error.code() == Some(ErrorCode::SessionNotFound) => {}
-        Err(error) => return Err(error.into()),
+    if !crate::session::is_free(&sandbox, &id).await? {
+        return Err(Fault::conflict(format!("Session {id} already exists")));
     }
     let request = SessionRequest {
         id: Some(id),
