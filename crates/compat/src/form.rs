@@ -3,10 +3,11 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Poll, ready};
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use multer::{Error, Field, Multipart};
@@ -38,13 +39,24 @@ impl Form {
         };
         let held = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&held);
-        let pieces = body.into_data_stream().map(move |piece| {
-            let piece = piece.map_err(io::Error::other)?;
-            let held = count.fetch_add(piece.len(), Ordering::Relaxed) + piece.len();
-            if held > HELD {
-                return Err(io::Error::other("a part of it has no end"));
+        let mut body = body.into_data_stream();
+        let mut given = false;
+        let pieces = stream::poll_fn(move |cx| {
+            // Its reader takes all there is before it looks at any of it; so there is one piece at a time.
+            if std::mem::take(&mut given) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
-            Ok(piece)
+            let piece = ready!(body.poll_next_unpin(cx));
+            given = piece.is_some();
+            Poll::Ready(piece.map(|piece| {
+                let piece = piece.map_err(io::Error::other)?;
+                let held = count.fetch_add(piece.len(), Ordering::Relaxed) + piece.len();
+                if held > HELD {
+                    return Err(io::Error::other("a part of it has no end"));
+                }
+                Ok(piece)
+            }))
         });
         let form = Multipart::new(pieces, boundary);
         Ok(Self { form, held })
@@ -71,7 +83,6 @@ impl Form {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::stream;
     use http::HeaderValue;
 
     use super::*;
