@@ -15,7 +15,15 @@ use sandshell_client::types::SandboxRecord;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
+use crate::query::pairs;
+
 const PREFIX: &str = "e2bs_";
+
+/// What a signature begins with.
+const SIGNED: &str = "v1_";
+
+/// Letters of a digest.
+const DIGEST: usize = 43;
 
 /// What the tokens of all sandboxes of a hub are made with.
 #[derive(Clone)]
@@ -61,10 +69,10 @@ impl Key {
         bool::from(right.as_bytes().ct_eq(shown.as_bytes())).then_some(Opens(made))
     }
 
-    /// Whether a request for a file of this sandbox is signed as it must be.
+    /// Whether a request for a file of the sandbox of this id, made at this time, is signed as it must be.
     #[must_use]
-    pub fn signed(&self, sandbox: &SandboxRecord, signature: &Signature<'_>) -> bool {
-        signature.is_right(&self.token_of(sandbox))
+    pub fn signed(&self, id: &str, made: Timestamp, signature: &Signature<'_>) -> bool {
+        signature.is_right(&self.token(id, made.as_microsecond()))
     }
 }
 
@@ -80,10 +88,20 @@ pub fn named_in(shown: &str) -> Option<&str> {
 pub struct Opens(i64);
 
 impl Opens {
-    /// Whether it is this one.
+    /// Whether it is the one made at this time.
     #[must_use]
-    pub fn is(self, sandbox: &SandboxRecord) -> bool {
-        self.0 == sandbox.created_at.as_microsecond()
+    pub fn is(self, made: Timestamp) -> bool {
+        self.0 == made.as_microsecond()
+    }
+}
+
+/// A name of the query that may stand there once stands there again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Twice(&'static str);
+
+impl fmt::Display for Twice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} stands twice in the query of a signed file", self.0)
     }
 }
 
@@ -98,30 +116,33 @@ pub struct Signature<'a> {
 }
 
 impl Signature<'_> {
-    /// The signature of a request, if it has one.
-    #[must_use]
-    pub fn of(method: &Method, query: &str) -> Option<Self> {
-        let mut found = Signature {
-            path: String::new(),
-            operation: if *method == Method::POST {
-                "write"
-            } else {
-                "read"
-            },
-            user: String::new(),
-            until: None,
-            shown: String::new(),
+    /// The signature of a request, if it has one. What it is for stands in the query once: nobody can take
+    /// another file of it than the one that was signed.
+    pub fn of(method: &Method, query: &str) -> Result<Option<Self>, Twice> {
+        let once = |name: &'static str| {
+            let mut found = pairs(query).filter(|(given, _)| given == name);
+            let first = found.next().map(|(_, value)| value);
+            found.next().map_or(Ok(first), |_| Err(Twice(name)))
         };
-        for (name, value) in crate::query::pairs(query) {
-            match name.as_str() {
-                "path" => found.path = value,
-                "username" => found.user = value,
-                "signature" => found.shown = value,
-                "signature_expiration" => found.until = Some(value),
-                _ => {}
-            }
-        }
-        (!found.shown.is_empty()).then_some(found)
+        let path = once("path")?.unwrap_or_default();
+        let user = once("username")?.unwrap_or_default();
+        let until = once("signature_expiration")?;
+        let shown = once("signature")?.filter(|shown| !shown.is_empty());
+        let write = *method == Method::POST;
+        Ok(shown.map(|shown| Signature {
+            path,
+            operation: if write { "write" } else { "read" },
+            user,
+            until,
+            shown,
+        }))
+    }
+
+    /// Whether it can be one at all.
+    #[must_use]
+    pub fn is_well_formed(&self) -> bool {
+        let digest = self.shown.strip_prefix(SIGNED);
+        digest.is_some_and(|digest| digest.len() == DIGEST)
     }
 
     /// Whether it still holds.
@@ -140,7 +161,7 @@ impl Signature<'_> {
             text = format!("{text}:{until}");
         }
         let right = STANDARD_NO_PAD.encode(Sha256::digest(text));
-        let shown = self.shown.strip_prefix("v1_").unwrap_or_default();
+        let shown = self.shown.strip_prefix(SIGNED).unwrap_or_default();
         bool::from(right.as_bytes().ct_eq(shown.as_bytes()))
     }
 }
@@ -168,16 +189,34 @@ mod tests {
         // By the client's own arithmetic.
         let digest = Sha256::digest("a b.txt:read::token:99999999999");
         let signature = STANDARD_NO_PAD.encode(digest).replace('+', "%2B");
-        let of = |query: &str| Signature::of(&Method::GET, query);
+        let of = |query: &str| Signature::of(&Method::GET, query).unwrap();
         let rest = format!("signature=v1_{signature}&signature_expiration=99999999999");
         let right = of(&format!("path=a%20b.txt&{rest}")).unwrap();
-        assert!(right.is_right("token") && right.is_in_time());
+        assert!(right.is_right("token") && right.is_in_time() && right.is_well_formed());
         assert!(!right.is_right("other"));
         assert!(!of(&format!("path=c.txt&{rest}")).unwrap().is_right("token"));
-        let written = Signature::of(&Method::POST, &format!("path=a%20b.txt&{rest}")).unwrap();
-        assert!(!written.is_right("token"));
+        let written = Signature::of(&Method::POST, &format!("path=a%20b.txt&{rest}"));
+        assert!(!written.unwrap().unwrap().is_right("token"));
         let old = of("path=a&signature=v1_x&signature_expiration=1").unwrap();
-        assert!(!old.is_in_time());
+        assert!(!old.is_in_time() && !old.is_well_formed());
         assert!(of("path=a").is_none());
+    }
+
+    #[test]
+    fn what_is_signed_stands_in_the_query_once() {
+        for (name, again) in [
+            ("path", "path=/etc/shadow&path=a"),
+            ("path", "path=a&%70ath=/etc/shadow"),
+            ("username", "path=a&username=root&username="),
+            ("signature", "path=a&signature=v1_y"),
+            (
+                "signature_expiration",
+                "signature_expiration=1&signature_expiration=2",
+            ),
+        ] {
+            let query = format!("{again}&signature=v1_x");
+            let found = Signature::of(&Method::GET, &query);
+            assert_eq!(found.map(drop), Err(Twice(name)), "{query}");
+        }
     }
 }

@@ -14,8 +14,9 @@ use http::{HeaderMap, HeaderValue, Request, header};
 use http_body_util::BodyExt as _;
 use sandshell_client::types::{ErrorCode, FileEntry};
 use sandshell_client::{Client, ClientError, FileQuery, WriteOptions};
+use sandshell_compat::Form;
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::Mutex;
 
 use crate::drain::drain;
 use crate::error::{Code, Fault};
@@ -27,8 +28,8 @@ use crate::wire::{Inside, named};
 /// Files in one upload.
 const MOST: usize = 1000;
 
-/// Pieces of a file that wait to be written.
-const WAITING: usize = 8;
+/// Bytes of a gzip that are unpacked at a time; at most about a thousand times as many come of them.
+const BITE: usize = 4096;
 
 /// What a reader may ask for besides the file.
 const ASKED: [header::HeaderName; 5] = [
@@ -162,17 +163,14 @@ async fn taken(inside: &Inside, head: &Parts, body: Body) -> Result<Vec<Value>, 
         ));
     }
     let kind = text(header::CONTENT_TYPE).unwrap_or_default();
+    let body = match Form::of(&head.headers, body) {
+        Ok(form) => return several(&inside.sandbox, &target, form).await,
+        Err(body) => body,
+    };
     let bytes = body
         .into_data_stream()
         .map(|piece| piece.map_err(io::Error::other));
-    let written = if let Ok(boundary) = multer::parse_boundary(kind) {
-        several(
-            &inside.sandbox,
-            &target,
-            multer::Multipart::new(bytes, boundary),
-        )
-        .await?
-    } else if kind.starts_with("application/octet-stream") {
+    if kind.starts_with("application/octet-stream") {
         let path = target.path.as_deref().ok_or_else(no_path)?;
         let file = target.query(path);
         let entry = match text(header::CONTENT_ENCODING) {
@@ -183,13 +181,12 @@ async fn taken(inside: &Inside, head: &Parts, body: Body) -> Result<Vec<Value>, 
                 return Err(Fault::invalid(message));
             }
         };
-        vec![shown(&entry)]
+        Ok(vec![shown(&entry)])
     } else {
-        return Err(Fault::invalid(
+        Err(Fault::invalid(
             "a file comes as multipart/form-data or application/octet-stream",
-        ));
-    };
-    Ok(written)
+        ))
+    }
 }
 
 async fn upload(
@@ -205,14 +202,12 @@ async fn upload(
 }
 
 /// The files of a form: one at the path of the query, or each at that of its own name.
-async fn several(
-    sandbox: &Client,
-    target: &Target,
-    mut form: multer::Multipart<'static>,
-) -> Result<Vec<Value>, Fault> {
-    let broken = |error: multer::Error| Fault::invalid(format!("the form: {error}"));
+async fn several(sandbox: &Client, target: &Target, mut form: Form) -> Result<Vec<Value>, Fault> {
     let mut written = Vec::new();
-    while let Some(mut field) = form.next_field().await.map_err(broken)? {
+    loop {
+        let next = form.next().await;
+        let next = next.map_err(|error| Fault::invalid(format!("the form: {error}")))?;
+        let Some(field) = next else { break };
         if field.name() != Some("file") {
             continue;
         }
@@ -230,17 +225,8 @@ async fn several(
             (None, None) => return Err(no_path()),
         };
         let file = target.query(&path);
-        let (sender, receiver) = mpsc::channel(WAITING);
-        let pour = async move {
-            while let Some(piece) = field.chunk().await.transpose() {
-                // When nobody takes it, the upload has failed and says why.
-                if sender.send(piece.map_err(io::Error::other)).await.is_err() {
-                    break;
-                }
-            }
-        };
-        let (entry, ()) = tokio::join!(upload(sandbox, &file, received(receiver)), pour);
-        written.push(shown(&entry?));
+        let entry = upload(sandbox, &file, form.pieces(field)).await?;
+        written.push(shown(&entry));
     }
     if written.is_empty() {
         return Err(Fault::invalid("the form has no field `file`"));
@@ -248,28 +234,38 @@ async fn several(
     Ok(written)
 }
 
-fn received<T: Send + 'static>(receiver: mpsc::Receiver<T>) -> impl Stream<Item = T> + Send {
-    futures_util::stream::unfold(receiver, |mut receiver| async move {
-        let piece = receiver.recv().await?;
-        Some((piece, receiver))
-    })
+/// A gzip on its way to what is in it.
+struct Unpacking<S> {
+    packed: S,
+    rest: Bytes,
+    decoder: GzDecoder<Vec<u8>>,
 }
 
-/// What a gzip has in it, piece by piece.
+/// What a gzip has in it, piece by piece. As a few bytes of it may stand for many, it is taken in small bites,
+/// and what comes of each is given on before the next.
 fn unpacked(
-    bytes: impl Stream<Item = io::Result<Bytes>> + Send + Unpin + 'static,
+    packed: impl Stream<Item = io::Result<Bytes>> + Send + Unpin + 'static,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send {
-    let state = Some((bytes, GzDecoder::new(Vec::new())));
-    futures_util::stream::unfold(state, |state| async move {
-        let (mut bytes, mut decoder) = state?;
-        let Some(piece) = bytes.next().await else {
-            return Some((decoder.finish().map(Bytes::from), None));
-        };
-        let step = piece.and_then(|piece| {
-            decoder.write_all(&piece)?;
-            Ok(Bytes::from(std::mem::take(decoder.get_mut())))
-        });
-        Some((step, Some((bytes, decoder))))
+    let begun = Unpacking {
+        packed,
+        rest: Bytes::new(),
+        decoder: GzDecoder::new(Vec::new()),
+    };
+    futures_util::stream::unfold(Some(begun), |now| async move {
+        let mut now = now?;
+        if now.rest.is_empty() {
+            match now.packed.next().await {
+                Some(Ok(piece)) => now.rest = piece,
+                Some(Err(error)) => return Some((Err(error), None)),
+                None => return Some((now.decoder.finish().map(Bytes::from), None)),
+            }
+        }
+        let bite = now.rest.split_to(now.rest.len().min(BITE));
+        if let Err(error) = now.decoder.write_all(&bite) {
+            return Some((Err(error), None));
+        }
+        let piece = Bytes::from(std::mem::take(now.decoder.get_mut()));
+        Some((Ok(piece), Some(now)))
     })
 }
 
@@ -299,6 +295,22 @@ mod tests {
         let cut = futures_util::stream::iter([Ok(Bytes::copy_from_slice(&packed[..99]))]);
         let pieces: Vec<_> = unpacked(cut).collect().await;
         assert!(pieces.into_iter().any(|piece| piece.is_err()));
+    }
+
+    #[tokio::test]
+    async fn a_gzip_of_much_comes_in_pieces_of_little() {
+        const WHOLE: usize = 64 * 1024 * 1024;
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(&vec![0; WHOLE]).unwrap();
+        let packed = Bytes::from(encoder.finish().unwrap());
+        let mut length = 0;
+        let mut pieces = Box::pin(unpacked(futures_util::stream::iter([Ok(packed)])));
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.unwrap();
+            assert!(piece.len() <= 1100 * BITE, "{}", piece.len());
+            length += piece.len();
+        }
+        assert_eq!(length, WHOLE);
     }
 
     #[test]

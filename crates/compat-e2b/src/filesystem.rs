@@ -180,13 +180,17 @@ pub(crate) async fn list_dir(call: Call, asked: List) -> Result<Value, Fault> {
     let mut entries: Vec<FileEntry> = Vec::new();
     let mut level = vec![at(&call, &asked.path)];
     for depth in 0..asked.depth.max(1) {
+        // The depth is any number; the tree has an end.
+        if level.is_empty() {
+            break;
+        }
         let mut below = Vec::new();
         for directory in &level {
             let found = match listed(&call.sandbox, directory).await {
                 Ok(found) => found,
                 // One that cannot be entered, or went away meanwhile, is listed itself.
-                Err(_) if depth > 0 => continue,
-                Err(fault) => return Err(fault),
+                Err(error) if depth > 0 && is_closed(&error) => continue,
+                Err(error) => return Err(error.into()),
             };
             let deeper = found.iter().filter(|one| one.kind == FileKind::Directory);
             below.extend(deeper.map(|one| FileQuery {
@@ -210,7 +214,15 @@ pub(crate) async fn list_dir(call: Call, asked: List) -> Result<Value, Fault> {
     Ok(json!({"entries": all}))
 }
 
-async fn listed(sandbox: &Client, directory: &FileQuery) -> Result<Vec<FileEntry>, Fault> {
+/// Whether a directory is none any more, or not for this user.
+fn is_closed(error: &ClientError) -> bool {
+    matches!(
+        error.code(),
+        Some(ErrorCode::FileNotFound | ErrorCode::PermissionDenied | ErrorCode::NotADirectory)
+    )
+}
+
+async fn listed(sandbox: &Client, directory: &FileQuery) -> Result<Vec<FileEntry>, ClientError> {
     let mut entries = Vec::new();
     let mut page = Page {
         limit: Some(PAGE),

@@ -184,14 +184,19 @@ async fn execute(
         ..RunRequest::default()
     };
     let run = sandbox.run_code_stream(&id, &request).await;
-    let run = run.map_err(|error| known(error, id.as_str()))?;
+    let mut run = run.map_err(|error| known(error, id.as_str()))?;
     let (sender, receiver) = mpsc::channel(WAITING);
     tokio::spawn(async move {
+        let mut runs = false;
         let read = tokio::select! {
-            read = pour(run, &sender) => read,
+            read = pour(&mut run, &mut runs, &sender) => read,
             () = sender.closed() => false,
         };
-        if !read && let Err(error) = sandbox.interrupt_context(&id).await {
+        // What runs before its turn comes is another's.
+        if !read
+            && (runs || turn_of(&mut run).await)
+            && let Err(error) = sandbox.interrupt_context(&id).await
+        {
             tracing::debug!(%error, "a run that nobody waits for was not interrupted");
         }
     });
@@ -203,9 +208,20 @@ async fn execute(
     Ok((kind, Body::from_stream(lines)).into_response())
 }
 
-/// Sends the events of a run; false when nobody reads them.
-async fn pour(mut run: RunEventStream, lines: &mpsc::Sender<Bytes>) -> bool {
+/// Waits for the turn of a run; false when it does not come.
+async fn turn_of(run: &mut RunEventStream) -> bool {
+    while let Some(Ok(event)) = run.next().await {
+        if matches!(event, RunEvent::Started(_)) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Sends the events of a run, and notes when its turn has come; false when nobody reads them.
+async fn pour(run: &mut RunEventStream, runs: &mut bool, lines: &mpsc::Sender<Bytes>) -> bool {
     while let Some(event) = run.next().await {
+        *runs |= matches!(event, Ok(RunEvent::Started(_)));
         let line = match event {
             Ok(event) => told(event),
             Err(error) => Some(json!({

@@ -43,7 +43,7 @@ use sandshell_client::types::{Problem, SandboxId, SandboxState};
 use sandshell_compat::Lease;
 use tower::Service as _;
 
-pub use access::{Key, Opens, Signature, named_in};
+pub use access::{Key, Opens, Signature, Twice, named_in};
 use control::Outside;
 pub use drain::drain;
 use error::{Code, Fault};

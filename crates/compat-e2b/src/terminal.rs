@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use sandshell_client::types::{
     ErrorCode, ExecRequest, TerminalFrame, TerminalRecord, TerminalRequest,
 };
-use sandshell_client::{Client, ConnectOptions, TerminalConnection, TerminalEvent};
+use sandshell_client::{Client, ConnectOptions, FileQuery, TerminalConnection, TerminalEvent};
 use serde_json::json;
 
 use crate::error::{Code, Fault};
@@ -121,10 +121,18 @@ pub(crate) async fn signal(
         return Ok(());
     }
     let word = name.trim_start_matches("SIG");
+    // A program may be told by its own user.
+    let program = FileQuery::new(format!("/proc/{}", record.pid));
+    let program = sandbox.stat_file(&program, true).await?;
     let request = ExecRequest {
         command: Some(format!("kill -s {word} {}", record.pid)),
+        user: Some(program.uid.to_string()),
         ..ExecRequest::default()
     };
-    sandbox.exec(&request).await?;
+    let told = sandbox.exec(&request).await?;
+    if told.exit_code != 0 {
+        let message = format!("{name} was not sent: {}", told.stderr.trim());
+        return Err(Fault::new(Code::FailedPrecondition, message));
+    }
     Ok(())
 }

@@ -22,6 +22,7 @@
 mod bridge;
 mod cloudflare;
 mod daytona;
+mod form;
 mod lease;
 mod pty;
 mod session;
@@ -31,4 +32,5 @@ mod text;
 pub use bridge::Bridge;
 pub use cloudflare::Cloudflare;
 pub use daytona::Daytona;
+pub use form::Form;
 pub use lease::Lease;

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sandshell_types::{SandboxId, SandboxPatch, SandboxRecord, SandboxState};
+use sandshell_types::{SandboxId, SandboxPatch, SandboxRecord, SandboxState, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::backend::Place;
@@ -125,6 +125,10 @@ impl Sandbox {
 
     pub(crate) fn id(&self) -> &SandboxId {
         &self.0.id
+    }
+
+    pub(crate) fn created_at(&self) -> Timestamp {
+        self.0.published.borrow().stored.record.created_at
     }
 
     pub(crate) fn place(&self) -> &Place {

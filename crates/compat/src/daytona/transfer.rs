@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Json;
 use axum::body::Body;
@@ -11,9 +9,9 @@ use axum::extract::Query;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
+use http::Request;
 use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, Request};
-use multer::{Field, Multipart};
+use multer::Field;
 use sandshell_client::types::FileEntry;
 use sandshell_client::{Client, ReadOptions, WriteOptions};
 use serde::Deserialize;
@@ -24,6 +22,7 @@ use super::body::Given;
 use super::error::Fault;
 use super::file::query;
 use super::reach::Sandbox;
+use crate::form::Form as Uploads;
 
 const OCTETS: &str = "application/octet-stream";
 
@@ -32,9 +31,6 @@ const WAITING: usize = 8;
 
 /// Longest path in a form.
 const LONGEST_PATH: usize = 8192;
-
-/// Most bytes of a form that are held.
-const HELD: usize = 16 * 1024 * 1024;
 
 /// Most files of one upload.
 const MOST_FILES: usize = 10_000;
@@ -176,54 +172,6 @@ impl Form {
     }
 }
 
-/// A form that is read as it comes. What is read of it and cannot be given on yet, such as the head of a
-/// part, is held; so much and no more.
-struct Sent {
-    form: Multipart<'static>,
-    held: Arc<AtomicUsize>,
-}
-
-impl Sent {
-    /// The form in a body; the body for one that is none.
-    fn of(headers: &HeaderMap, body: Body) -> Result<Self, Body> {
-        let kind = headers
-            .get(CONTENT_TYPE)
-            .and_then(|kind| kind.to_str().ok());
-        let Some(boundary) = kind.and_then(|kind| multer::parse_boundary(kind).ok()) else {
-            return Err(body);
-        };
-        let held = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&held);
-        let pieces = body.into_data_stream().map(move |piece| {
-            let piece = piece.map_err(io::Error::other)?;
-            let held = count.fetch_add(piece.len(), Ordering::Relaxed) + piece.len();
-            if held > HELD {
-                return Err(io::Error::other("a part of it has no end"));
-            }
-            Ok(piece)
-        });
-        let form = Multipart::new(pieces, boundary);
-        Ok(Self { form, held })
-    }
-
-    async fn next(&mut self) -> Result<Option<Field<'static>>, Fault> {
-        let field = self.form.next_field().await;
-        self.held.store(0, Ordering::Relaxed);
-        field.map_err(|error| broken(&error))
-    }
-
-    /// The content of a part.
-    fn pieces(
-        &self,
-        field: Field<'static>,
-    ) -> impl Stream<Item = io::Result<Bytes>> + Send + use<> {
-        let held = Arc::clone(&self.held);
-        field.map_err(io::Error::other).inspect(move |_| {
-            held.store(0, Ordering::Relaxed);
-        })
-    }
-}
-
 fn broken(error: &multer::Error) -> Fault {
     Fault::invalid(format!("The form cannot be read: {error}"))
 }
@@ -249,7 +197,7 @@ pub(super) async fn upload(
     request: Request<Body>,
 ) -> Result<Json<Value>, Fault> {
     let (head, body) = request.into_parts();
-    let mut form = match Sent::of(&head.headers, body) {
+    let mut form = match Uploads::of(&head.headers, body) {
         Ok(form) => form,
         Err(body) => {
             let content = body.into_data_stream().map_err(io::Error::other);
@@ -257,7 +205,7 @@ pub(super) async fn upload(
             return Ok(Json(shown(&entry)));
         }
     };
-    while let Some(field) = form.next().await? {
+    while let Some(field) = form.next().await.map_err(|error| broken(&error))? {
         if field.file_name().is_some() || field.name() == Some("file") {
             let entry = written(&sandbox, &asked.path, form.pieces(field)).await?;
             return Ok(Json(shown(&entry)));
@@ -272,7 +220,7 @@ pub(super) async fn bulk_upload(
     request: Request<Body>,
 ) -> Result<Json<Value>, Fault> {
     let (head, body) = request.into_parts();
-    let Ok(mut form) = Sent::of(&head.headers, body) else {
+    let Ok(mut form) = Uploads::of(&head.headers, body) else {
         return Err(Fault::invalid("The body is not a form"));
     };
     let mut paths: HashMap<String, String> = HashMap::new();
@@ -283,7 +231,7 @@ pub(super) async fn bulk_upload(
             Ok(Some(field)) => field,
             Ok(None) => break,
             // After a file that was not taken, this comes of it.
-            Err(fault) => return Err(failed.unwrap_or(fault)),
+            Err(error) => return Err(failed.unwrap_or_else(|| broken(&error))),
         };
         let name = field.name().unwrap_or_default().to_owned();
         if paths.len() > MOST_FILES || files.len() > MOST_FILES {

@@ -175,7 +175,7 @@ pub(super) fn admit(
     for key in SHOWN.into_iter().filter_map(shown) {
         if let Some(opens) = edge.hub().dialects.e2b.key().opens(id, key) {
             let sandbox = edge.hub().registry.any_live(id);
-            let sandbox = sandbox.filter(|sandbox| opens.is(&sandbox.record()));
+            let sandbox = sandbox.filter(|sandbox| opens.is(sandbox.created_at()));
             let sandbox = sandbox.ok_or_else(|| gone(id))?;
             return Ok((right_to(&sandbox), Wanted::at(sandbox, port)));
         }
@@ -219,23 +219,24 @@ fn at(sandbox: &Sandbox, port: u16) -> Reach {
 
 /// The sandbox that signed a request for a file.
 fn signer(edge: &Edge, rest: &Uri, head: &Parts, id: Option<&str>) -> Result<Sandbox, ApiError> {
-    let signature = Signature::of(&head.method, rest.query().unwrap_or_default());
-    let signature = signature.ok_or_else(no_token)?;
+    let refused = |why: &str| ApiError::new(ErrorCode::Unauthorized, why);
+    let wrong = || refused("the signature is not a right one");
+    let signature = Signature::of(&head.method, rest.query().unwrap_or_default())
+        .map_err(|twice| ApiError::new(ErrorCode::InvalidRequest, twice.to_string()))?
+        .ok_or_else(no_token)?;
+    // What costs little comes first: anybody may ask this.
+    if !signature.is_well_formed() {
+        return Err(wrong());
+    }
+    if !signature.is_in_time() {
+        return Err(refused("the signature has expired"));
+    }
     let hub = edge.hub();
     let candidates = match id {
         Some(id) => hub.registry.any_live(id).into_iter().collect(),
         None => hub.registry.all_live(),
     };
     let key = hub.dialects.e2b.key();
-    let signed = |sandbox: &Sandbox| key.signed(&sandbox.record(), &signature);
-    let sandbox = candidates.into_iter().find(signed).ok_or_else(|| {
-        ApiError::new(ErrorCode::Unauthorized, "the signature is not a right one")
-    })?;
-    if !signature.is_in_time() {
-        return Err(ApiError::new(
-            ErrorCode::Unauthorized,
-            "the signature has expired",
-        ));
-    }
-    Ok(sandbox)
+    let signed = |one: &Sandbox| key.signed(one.id().as_str(), one.created_at(), &signature);
+    candidates.into_iter().find(signed).ok_or_else(wrong)
 }
