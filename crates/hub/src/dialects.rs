@@ -21,7 +21,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Uri, header};
-use sandshell_agent::parts::{ApiError, REQUEST_ID, Slot};
+use sandshell_agent::parts::{ApiError, Caller, REQUEST_ID, Slot};
 use sandshell_compat::{Bridge, Cloudflare, Daytona, Lease};
 use sandshell_compat_e2b::{E2b, Reach};
 use sandshell_types::{ErrorCode, Problem, SandboxId};
@@ -192,17 +192,29 @@ pub(crate) async fn answer(
     asked: Asked,
     request: Request<Body>,
     id: &HeaderValue,
-) -> Response {
+) -> (Response, Caller) {
     let dialect = asked.dialect;
     let form = e2b::Asked::of(&asked.rest, request.headers());
-    let mut response = match translate(edge, asked, request, id).await {
+    // Under a name of its own nothing is open to a page that shows no right.
+    let caller = match edge.hub().browsers.check(&request) {
+        _ if asked.named => Ok(Caller::Plain),
+        checked => checked,
+    };
+    let (caller, answered) = match caller {
+        Ok(caller) => match caller.preflight(&request) {
+            Some(response) => return (response, caller),
+            None => (caller, translate(edge, asked, request, id).await),
+        },
+        Err(refused) => (Caller::Plain, Err(refused)),
+    };
+    let mut response = match answered {
         Ok(response) => response,
         Err(refused) => dialect.refuse(refused.into_problem(), &form),
     };
     // Failures have the form of the dialect.
     response.extensions_mut().insert(Forwarded);
     response.headers_mut().insert(REQUEST_ID, id.clone());
-    response
+    (response, caller)
 }
 
 async fn translate(
@@ -211,10 +223,6 @@ async fn translate(
     request: Request<Body>,
     id: &HeaderValue,
 ) -> Result<Response, ApiError> {
-    // Under a name of its own nothing is open to a page that shows no right.
-    if !asked.named {
-        edge.hub().browsers.check(&request)?;
-    }
     // Whether it is served is no secret.
     if asked.dialect == Dialect::Bridge && asked.rest.path() == "/health" {
         return Ok(Bridge::health());

@@ -127,10 +127,11 @@ impl Edge {
             let shown = asked.shown();
             let answer = dialects::answer(self, asked, request, &id);
             let answer = AssertUnwindSafe(answer).catch_unwind().await;
-            let answer = answer.unwrap_or_else(|panic| {
-                ApiError::internal("a dialect panicked", &text_of(&*panic)).into_response()
+            let (answer, caller) = answer.unwrap_or_else(|panic| {
+                let failed = ApiError::internal("a dialect panicked", &text_of(&*panic));
+                (failed.into_response(), Caller::Plain)
             });
-            return self.finish(answer, &id, &method, &shown, began, Caller::Plain);
+            return self.finish(answer, &id, &method, &shown, began, caller);
         }
         let (response, caller) = match self.admit(request) {
             Err(refused) => (refused.into_response(), Caller::Plain),
