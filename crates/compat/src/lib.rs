@@ -24,6 +24,8 @@ mod cloudflare;
 mod daytona;
 mod lease;
 mod pty;
+#[cfg(test)]
+mod scripted;
 mod session;
 mod sse;
 mod text;
