@@ -25,6 +25,8 @@ mod daytona;
 mod form;
 mod lease;
 mod pty;
+#[cfg(test)]
+mod scripted;
 mod session;
 mod sse;
 mod text;

@@ -192,3 +192,61 @@ fn shown(frame: &TerminalFrame) -> Option<Value> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{Scripted, refusal};
+
+    fn record(state: TerminalState) -> (u16, Value) {
+        let record = json!({
+            "id": "t", "pid": 7, "state": state, "cols": 80, "rows": 24, "output_bytes": 0,
+            "viewers": 0, "started_at": "2026-01-01T00:00:00Z",
+        });
+        (200, record)
+    }
+
+    async fn of_session(server: &Scripted) -> Option<ErrorCode> {
+        let id = "t".parse().unwrap();
+        let found = super::of_session(&server.client, None, &id, &Wish::default()).await;
+        found.err().and_then(|error| error.code())
+    }
+
+    #[tokio::test]
+    async fn one_that_runs_is_not_deleted() {
+        let mut server = Scripted::new([
+            record(TerminalState::Running),
+            refusal(ErrorCode::TerminalNotFound),
+        ]);
+        of_session(&server).await;
+        assert_eq!(server.methods(), ["GET", "GET"]);
+    }
+
+    #[tokio::test]
+    async fn what_somebody_else_did_is_done() {
+        let mut server = Scripted::new([
+            record(TerminalState::Exited),
+            refusal(ErrorCode::TerminalNotFound),
+            refusal(ErrorCode::IdConflict),
+            refusal(ErrorCode::Forbidden),
+        ]);
+        // That of the connection, which is the last that is tried.
+        assert_eq!(of_session(&server).await, Some(ErrorCode::Forbidden));
+        assert_eq!(server.methods(), ["GET", "DELETE", "POST", "GET"]);
+    }
+
+    #[tokio::test]
+    async fn one_without_its_connection_ends() {
+        let mut server = Scripted::new([
+            record(TerminalState::Running),
+            refusal(ErrorCode::Forbidden),
+        ]);
+        let made = of_connection(&server.client, &Wish::default()).await;
+        assert!(made.is_err());
+        assert_eq!(server.asked().await.unwrap(), "POST /v1/terminals");
+        let connect = server.asked().await.unwrap();
+        let path = connect.split_once("/connect").unwrap().0;
+        let path = path.strip_prefix("GET ").unwrap();
+        assert_eq!(server.asked().await.unwrap(), format!("DELETE {path}"));
+    }
+}

@@ -59,3 +59,43 @@ pub(crate) fn is_missing(error: &ClientError) -> bool {
         Some(ErrorCode::SessionNotFound | ErrorCode::SessionEnded)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::scripted::{Scripted, problem, refusal};
+
+    fn record(state: SessionState) -> (u16, Value) {
+        let record = json!({
+            "id": "s", "state": state, "cwd": "/", "shell": "/bin/bash", "pid": 7,
+            "created_at": "2026-01-01T00:00:00Z", "queue_length": 0, "restores": 0,
+        });
+        (200, record)
+    }
+
+    async fn made_after_its_end(server: &Scripted) -> bool {
+        let ended = ClientError::Problem(Box::new(problem(ErrorCode::SessionEnded)));
+        let id = "s".parse().unwrap();
+        made(&server.client, &id, Some(&ended)).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn one_that_somebody_else_made_stays() {
+        let mut server = Scripted::new([record(SessionState::Idle)]);
+        assert!(made_after_its_end(&server).await);
+        assert_eq!(server.methods(), ["GET"]);
+    }
+
+    #[tokio::test]
+    async fn what_somebody_else_did_is_done() {
+        let mut server = Scripted::new([
+            record(SessionState::Ended),
+            refusal(ErrorCode::SessionNotFound),
+            refusal(ErrorCode::IdConflict),
+        ]);
+        assert!(made_after_its_end(&server).await);
+        assert_eq!(server.methods(), ["GET", "DELETE", "POST"]);
+    }
+}

@@ -5,9 +5,11 @@ else is known of the server.
 """
 
 import asyncio
+import http.client
 import json
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -394,6 +396,40 @@ class Wire(unittest.TestCase):
         self.assertFalse(result.success)
         self.assertIn("bytes", result.error)
         self.assertEqual(self.box.fs.get_file_info("many").size, 1 << 20)
+
+    def test_a_hole_in_an_answer_is_told(self):
+        process = self.box.process
+        process.create_session("loud")
+        much = 11 << 20
+        request = SessionExecuteRequest(command=f"yes | head -c {much}; echo end; echo aside >&2")
+        done = process.execute_session_command("loud", request)
+        told, kept = done.stdout.split("\n", 1)
+        lost = re.fullmatch(r"\[(\d+) bytes of output are no longer kept\]", told)
+        self.assertIsNotNone(lost, told[:100])
+        self.assertEqual(int(lost[1]) + len(kept), much + len("end\n"))
+        self.assertTrue(kept.endswith("y\nend\n"))
+        self.assertEqual(done.stderr, "aside\n")
+        process.delete_session("loud")
+
+    def test_code_ends_with_whoever_asked(self):
+        if self.box.process.exec("command -v node").exit_code != 0:
+            print("SKIPPED: no TypeScript without node", file=sys.stderr)
+            return
+
+        def until(right):
+            end = time.monotonic() + 60
+            while not right(self.box.code_interpreter.list_contexts()):
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.05)
+
+        url = urllib.parse.urlsplit(f"{self.box.toolbox_proxy_url}/{self.box.id}/process/code-run")
+        code = json.dumps({"language": "typescript", "code": "for (;;) {}"})
+        given = {"Authorization": f"Bearer {API_KEY}", "Content-Type": "application/json"}
+        connection = http.client.HTTPConnection(url.netloc, timeout=60)
+        connection.request("POST", url.path, code, given)
+        until(lambda contexts: contexts)
+        connection.close()
+        until(lambda contexts: not contexts)
 
     def test_nobody_comes_in_without_a_token(self):
         for headers in ({"Authorization": ""}, {"Authorization": "Bearer wrong"}):
