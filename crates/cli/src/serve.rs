@@ -25,6 +25,14 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
         ))
         .hint("add --token-file FILE, or listen on 127.0.0.1"));
     }
+    if let (Some(previews), Some(e2b)) = (&arguments.preview_domain, &arguments.e2b_domain)
+        && previews.shares_names_with(e2b)
+    {
+        return Err(
+            Failure::usage("--preview-domain and --e2b-domain are the same domain")
+                .hint("give each its own, such as preview.example.org and e2b.example.org"),
+        );
+    }
     let passing = arguments
         .end_with
         .map(|parent| Passing::begin(parent, arguments.state_dir.clone()))

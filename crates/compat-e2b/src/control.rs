@@ -48,6 +48,9 @@ const TEMPLATE: &str = "e2b/template";
 /// The label of a sandbox whose ports are open to all who know their names.
 const PUBLIC: &str = "e2b/public";
 
+/// What that label says.
+const OPEN: &str = "true";
+
 /// What is answered for all that is not here.
 const ABSENT: &str = "this service has no such thing: templates, snapshots, forks, volumes, secrets, \
                       teams, logs, and a network that changes are not served";
@@ -57,6 +60,12 @@ const ABSENT: &str = "this service has no such thing: templates, snapshots, fork
 pub(crate) struct Outside {
     pub(crate) hub: Client,
     pub(crate) settings: Settings,
+}
+
+/// Whether the ports of a sandbox with these labels are open to all who know their names.
+#[must_use]
+pub fn is_public(labels: &BTreeMap<String, String>) -> bool {
+    labels.get(PUBLIC).is_some_and(|said| said == OPEN)
 }
 
 pub(crate) fn router() -> Router {
@@ -223,7 +232,7 @@ async fn create(
         return Err(Fault::invalid(format!("{ours:?} is not for metadata")));
     }
     if public == Some(true) {
-        labels.insert(PUBLIC.to_owned(), "true".to_owned());
+        labels.insert(PUBLIC.to_owned(), OPEN.to_owned());
     }
     labels.insert(TEMPLATE.to_owned(), asked.template_id);
     let mut env = BTreeMap::from([("HOME".to_owned(), HOME.to_owned())]);

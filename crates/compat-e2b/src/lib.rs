@@ -40,11 +40,11 @@ use axum::routing::get;
 use http::{HeaderValue, Request, StatusCode, header};
 use sandshell_client::Client;
 use sandshell_client::types::{Problem, SandboxId, SandboxState};
-use sandshell_compat::Lease;
 use tower::Service as _;
 
 pub use access::{Key, Opens, Signature, Twice, named_in};
 use control::Outside;
+pub use control::is_public;
 pub use drain::drain;
 use error::{Code, Fault};
 use known::Known;
@@ -135,14 +135,9 @@ impl E2b {
         }
     }
 
-    /// Answers a request for the hub that this client reaches. What goes on keeps the lease.
-    pub async fn answer(
-        &self,
-        hub: Client,
-        reach: Reach,
-        lease: Lease,
-        mut request: Request<Body>,
-    ) -> Response {
+    /// Answers a request for the hub that this client reaches. There are no sockets: what goes on is an
+    /// answer, and ends with the client's right.
+    pub async fn answer(&self, hub: Client, reach: Reach, mut request: Request<Body>) -> Response {
         let router = match reach {
             Reach::Control => {
                 request.extensions_mut().insert(Outside {
@@ -162,10 +157,9 @@ impl E2b {
                     };
                 }
                 let sandbox = hub.sandbox(&id);
-                return self.answer_inside(sandbox, id, port, lease, request).await;
+                return self.answer_inside(sandbox, id, port, request).await;
             }
         };
-        request.extensions_mut().insert(lease);
         match router.clone().call(request).await {
             Ok(response) => response,
         }
@@ -179,7 +173,6 @@ impl E2b {
         sandbox: Client,
         id: SandboxId,
         port: u16,
-        lease: Lease,
         mut request: Request<Body>,
     ) -> Response {
         request.extensions_mut().insert(Inside {
@@ -188,7 +181,6 @@ impl E2b {
             watchers: Arc::clone(&self.watchers),
             known: Arc::clone(&self.known),
         });
-        request.extensions_mut().insert(lease);
         let router = match port {
             INTERPRETER_PORT => &self.interpreter,
             _ => &self.envd,

@@ -253,13 +253,15 @@ async fn translate(
                     return Err(refused);
                 }
             };
-            if let e2b::Wanted::Port(sandbox, port) = wanted {
-                head.uri = asked.rest;
-                let request = Request::from_parts(head, body);
-                return e2b::pass(edge, &sandbox, port, request, id).await;
+            match wanted {
+                e2b::Wanted::Reach(within) => reach = within,
+                e2b::Wanted::Port(sandbox, port) => {
+                    head.uri = asked.rest;
+                    let request = Request::from_parts(head, body);
+                    return e2b::pass(edge, &sandbox, port, token.as_deref(), request, id).await;
+                }
             }
-            reach = wanted.reach();
-            (token, None)
+            (token.ok_or_else(no_token)?, None)
         }
         None => (
             edge.hub().tokens.of(&head.headers).ok_or_else(no_token)?,
@@ -283,7 +285,7 @@ async fn translate(
     Ok(match asked.dialect {
         Dialect::Cloudflare => dialects.cloudflare.answer(client, lease, request).await,
         Dialect::Bridge => dialects.bridge.answer(client, lease, request).await,
-        Dialect::E2b => dialects.e2b.answer(client, reach, lease, request).await,
+        Dialect::E2b => dialects.e2b.answer(client, reach, request).await,
         Dialect::Daytona => dialects.daytona.answer(client, lease, request).await,
     })
 }

@@ -238,10 +238,7 @@ impl Edge {
             // A page that may use the API may also learn why it was refused.
             return Ok((Admitted::Answered(refused.into_response()), caller));
         };
-        if !token.bucket.take() {
-            let detail = format!("this token may ask {} times a second", token.bucket.rate());
-            let refused = ApiError::new(ErrorCode::LimitReached, detail)
-                .hint("Wait as long as `retry-after` says.");
+        if let Err(refused) = token.count() {
             return Ok((Admitted::Answered(refused.into_response()), caller));
         }
         Ok((Admitted::Request(request, Some(token)), caller))

@@ -88,6 +88,12 @@ impl FromStr for PreviewDomain {
 }
 
 impl PreviewDomain {
+    /// Whether a name can be below both.
+    #[must_use]
+    pub fn shares_names_with(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+
     /// The label before it in the name a request is for; `None` when the request is not below it.
     pub(crate) fn label_in(&self, request: &Request<Body>) -> Option<String> {
         let host = if let Some(authority) = request.uri().authority() {

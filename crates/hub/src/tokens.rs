@@ -20,8 +20,9 @@ use std::time::Duration;
 
 use http::{HeaderMap, header};
 use sandshell_agent::Token as Secret;
+use sandshell_agent::parts::ApiError;
 use sandshell_types::{
-    SandboxId, SandboxRecord, Scope, Timestamp, TokenCreated, TokenRecord, TokenRequest,
+    ErrorCode, SandboxId, SandboxRecord, Scope, Timestamp, TokenCreated, TokenRecord, TokenRequest,
 };
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -45,33 +46,52 @@ const MOST: usize = 10_000;
 pub(crate) struct Token {
     record: TokenRecord,
     hash: [u8; 32],
-    pub(crate) bucket: Bucket,
+    bucket: Arc<Bucket>,
     ended: CancellationToken,
 }
 
 impl Token {
     fn new(stored: StoredToken, rate: u32) -> Arc<Self> {
-        Self::that_ends(stored, rate, CancellationToken::new())
-    }
-
-    fn that_ends(stored: StoredToken, rate: u32, ended: CancellationToken) -> Arc<Self> {
         Arc::new(Self {
             record: stored.record,
             hash: stored.hash,
-            bucket: Bucket::new(rate),
-            ended,
+            bucket: Arc::new(Bucket::new(rate)),
+            ended: CancellationToken::new(),
         })
     }
 
     /// The right to use one sandbox, for a ticket that was made for it; it ends with the token that made
     /// the ticket.
     pub(crate) fn for_sandbox(id: SandboxId, ended: CancellationToken) -> Arc<Self> {
+        Self::only_for(id, Arc::new(Bucket::new(0)), ended)
+    }
+
+    /// The right to use one sandbox that this token made: it ends with this one and counts against it.
+    pub(crate) fn lent_for(&self, id: SandboxId) -> Arc<Self> {
+        Self::only_for(id, Arc::clone(&self.bucket), self.ended.clone())
+    }
+
+    fn only_for(id: SandboxId, bucket: Arc<Bucket>, ended: CancellationToken) -> Arc<Self> {
         let record = TokenRecord {
             scopes: vec![Scope::Sandbox(id)],
             ..record("ticket", None, Vec::new())
         };
-        let hash = [0; 32];
-        Self::that_ends(StoredToken { record, hash }, 0, ended)
+        Arc::new(Self {
+            record,
+            hash: [0; 32],
+            bucket,
+            ended,
+        })
+    }
+
+    /// Counts a request against its rate.
+    pub(crate) fn count(&self) -> Result<(), ApiError> {
+        if self.bucket.take() {
+            return Ok(());
+        }
+        let detail = format!("this token may ask {} times a second", self.bucket.rate());
+        let refused = ApiError::new(ErrorCode::LimitReached, detail);
+        Err(refused.hint("Wait as long as `retry-after` says."))
     }
 
     /// Told when it opens nothing any more.
@@ -234,6 +254,15 @@ impl Tokens {
         let token = self.get(&hash)?;
         let right = bool::from(token.hash.ct_eq(&hash));
         Some(token).filter(|token| right && token.is_valid())
+    }
+
+    /// The token with an id, while it opens anything.
+    pub(crate) fn valid(&self, id: &str) -> Option<Arc<Token>> {
+        let kept = self.read(|all| {
+            let mut with_id = all.values().filter(|token| token.id() == id);
+            with_id.find(|token| token.is_valid()).cloned()
+        });
+        kept.or_else(|| self.anyone.clone().filter(|anyone| anyone.id() == id))
     }
 
     /// Makes a token; the secret is in the answer and nowhere else.

@@ -83,7 +83,8 @@ impl Front for OfE2b {
     }
 
     fn answer(&self, way: Way, request: Request<Body>) -> Answer {
-        let (client, lease) = inside(way, request.headers());
+        // It has no sockets to hold.
+        let (client, _) = inside(way, request.headers());
         let port = request.headers().get("e2b-sandbox-port");
         let port = port.and_then(|port| port.to_str().ok()?.parse().ok());
         let port = port.unwrap_or(ENVD_PORT);
@@ -93,7 +94,7 @@ impl Front for OfE2b {
         };
         let dialect = self.0.clone();
         Box::pin(async move {
-            let answer = dialect.answer_inside(client, id, port, lease, request);
+            let answer = dialect.answer_inside(client, id, port, request);
             answer.await
         })
     }
