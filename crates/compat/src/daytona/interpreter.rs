@@ -293,3 +293,23 @@ async fn pour(mut socket: WebSocket, mut watched: Watched, mut events: RunEventS
     drop(watched);
     close(socket, code, reason_of(&reason)).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::Scripted;
+
+    #[tokio::test]
+    async fn only_what_runs_is_interrupted() {
+        let mut server = Scripted::new([]);
+        let watched = |context: &str, runs| Watched {
+            sandbox: server.client.clone(),
+            context: context.parse().unwrap(),
+            runs,
+        };
+        drop(watched("over", false));
+        drop(watched("left", true));
+        let asked = server.asked().await;
+        assert_eq!(asked.as_deref(), Some("POST /v1/contexts/left/interrupt"));
+    }
+}
