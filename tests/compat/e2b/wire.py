@@ -1,6 +1,7 @@
 """The wire itself: bad input in every form, and binary messages, which the published clients never send."""
 
 import base64
+import gzip
 import http.client
 import json
 import os
@@ -210,6 +211,128 @@ def by_name(sandbox):
         refused(at(f"49983-{public.sandbox_id}", "/metrics"), 401)
 
 
+ECHO = """
+import http.server, json
+class Echo(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        said = json.dumps([self.path, {name.lower(): value for name, value in self.headers.items()}]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 8001), Echo)
+print(1)
+server.serve_forever()
+"""
+
+
+def at_a_port(sandbox):
+    """A server has its own name, keys and signed files."""
+    sandbox.files.write("echo.py", ECHO)
+    server = sandbox.commands.run("python3 -u echo.py", background=True, timeout=0)
+    assert next(iter(server))[0].startswith("1")
+    name = f"8001-{sandbox.sandbox_id}.e2b.test"
+    token = {"X-Access-Token": sandbox._envd_access_token}
+
+    def said(headers):
+        connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=30)
+        connection.request("GET", "/files?signature=own", None, {"Host": name} | headers)
+        reply = connection.getresponse()
+        assert reply.status == 200, reply.read()
+        return json.loads(reply.read())
+
+    path, headers = said(token | {"X-API-Key": "its own"})
+    assert path == "/files?signature=own" and headers["x-api-key"] == "its own", (path, headers)
+    assert "x-access-token" not in headers and headers["x-forwarded-host"] == name, headers
+    assert "x-api-key" not in said(KEY)[1]
+    server.kill()
+
+
+def signed(sandbox):
+    """A signed address is for the one file that was signed."""
+    sandbox.files.write("open", "for all")
+    sandbox.files.write("shut", "for none")
+    query = urllib.parse.urlsplit(sandbox.download_url("open")).query
+    assert ask("GET", f"/files?{query}")[2] == b"for all"
+    for again in (f"path=shut&{query}", f"{query}&path=shut", f"%70ath=shut&{query}", f"{query}&signature=v1_x",
+                  f"username=root&username=&{query}", f"signature_expiration=1&signature_expiration=2&{query}"):
+        refused(ask("GET", f"/files?{again}"), 400)
+    refused(ask("GET", "/files?path=open&signature=v1_x"), 401)
+
+
+def bounds(sandbox):
+    """What is small to ask for and could be much to do."""
+    here = {"E2b-Sandbox-Id": sandbox.sandbox_id, "X-Access-Token": sandbox._envd_access_token}
+    sandbox.files.write("deep/er/file", "x")
+    asked = json.dumps({"path": "deep", "depth": 2**32 - 1}).encode()
+    status, _, body = ask("POST", "/filesystem.Filesystem/ListDir", here | JSON, asked)
+    assert (status, [one["name"] for one in json.loads(body)["entries"]]) == (200, ["er", "file"]), body
+    form = here | {"Content-Type": "multipart/form-data; boundary=x"}
+    reply = ask("POST", "/files?path=a", form, b"a" * (24 << 20))
+    refused(reply, 400)
+    # Not that it was incomplete: it was not read to its end.
+    assert b"failed to read" in reply[2], reply
+    head = b'--x\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
+    assert ask("POST", "/files?path=long", form, head + b"a" * (24 << 20) + b"\r\n--x--\r\n")[0] == 200
+    assert sandbox.files.get_info("long").size == 24 << 20
+    packed = here | {"Content-Type": "application/octet-stream", "Content-Encoding": "gzip"}
+    assert ask("POST", "/files?path=zeros", packed, gzip.compress(bytes(64 << 20)))[0] == 200
+    assert sandbox.files.get_info("zeros").size == 64 << 20
+
+
+def queue(sandbox):
+    """Whoever leaves before its turn stops nobody else."""
+    here = {"E2b-Sandbox-Id": sandbox.sandbox_id, "X-Access-Token": sandbox._envd_access_token}
+    here |= {"E2b-Sandbox-Port": "49999"} | JSON
+
+    def execute(code):
+        connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=30)
+        connection.request("POST", BASE.path + "/execute", json.dumps({"code": code}), here)
+        reply = connection.getresponse()
+        assert reply.status == 200, reply.read()
+        return connection, reply
+
+    def output(reply):
+        events = [json.loads(line) for line in reply.read().splitlines()]
+        assert not [event for event in events if event["type"] == "error"], events
+        return "".join(event["text"] for event in events if event["type"] == "stdout")
+
+    _, first = execute("import time; time.sleep(3); print('whole')")
+    assert json.loads(first.readline())["type"] == "number_of_executions"
+    connection, second = execute("time.sleep(60)")
+    second.close()
+    connection.close()
+    assert output(first) == "whole\n"
+    # Its turn came, and nobody waited for its end.
+    assert output(execute("print('next')")[1]) == "next\n"
+
+
+def lent():
+    """A sandbox's own token ends with the one that made it."""
+    bearer = {"Authorization": "Bearer " + KEY["X-API-Key"].removeprefix("e2b_")}
+
+    def hub(method, path, body=None):
+        connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=30)
+        connection.request(method, path, body, bearer | JSON)
+        reply = connection.getresponse()
+        answer = reply.read()
+        assert reply.status < 300, answer
+        return json.loads(answer or b"null")
+
+    made = hub("POST", "/v1/tokens", json.dumps({"scopes": ["create"]}))
+    sandbox = Sandbox.create(api_key="e2b_" + made["token"])
+    sandbox.files.write("mine", "x")
+    address = "/files?" + urllib.parse.urlsplit(sandbox.download_url("mine")).query
+    here = {"E2b-Sandbox-Id": sandbox.sandbox_id, "X-Access-Token": sandbox._envd_access_token}
+    assert ask("GET", "/health", here)[0] == 204 and ask("GET", address)[0] == 200
+    hub("DELETE", f"/v1/tokens/{made['id']}")
+    refused(ask("GET", "/health", here), 401)
+    refused(ask("GET", "/", here | {"E2b-Sandbox-Port": "8000"}), 401)
+    refused(ask("GET", address), 401)
+    assert ask("GET", "/health", KEY | {"E2b-Sandbox-Id": sandbox.sandbox_id})[0] == 204
+    hub("DELETE", f"/v1/sandboxes/{sandbox.sandbox_id}")
+
+
 def keepalive(sandbox):
     """A silent stream says that it lives, as often as it is asked to."""
     here = {"E2b-Sandbox-Id": sandbox.sandbox_id, "X-Access-Token": sandbox._envd_access_token}
@@ -227,6 +350,11 @@ def main():
         binary(sandbox)
         by_name(sandbox)
         keepalive(sandbox)
+        signed(sandbox)
+        bounds(sandbox)
+        queue(sandbox)
+        at_a_port(sandbox)
+    lent()
     print("ok the wire")
 
 
