@@ -71,7 +71,9 @@ def commands(box, big):
     # What is left in the background does not hold the answer up.
     secret = mark()
     began = time.monotonic()
-    assert run(f"sleep {secret} & echo started").result == "started\n"
+    # Born as a copy of the shell, it has its own name only when its program is loaded.
+    loaded = "until grep -qzx sleep /proc/$!/cmdline; do :; done"
+    assert run(f"sleep {secret} & {loaded}; echo started").result == "started\n"
     assert time.monotonic() - began < 30
     assert alive(box, secret) == 1
     run(f"kill $(grep -laz -- '{secret[:-1]}[{secret[-1]}]' /proc/[0-9]*/cmdline | cut -d/ -f3)")
