@@ -307,6 +307,23 @@ def queue(sandbox):
     assert output(execute("print('next')")[1]) == "next\n"
 
 
+def terminals(sandbox):
+    """A program on a terminal is told to end, whoever's it is."""
+    here = {"E2b-Sandbox-Id": sandbox.sandbox_id, "X-Access-Token": sandbox._envd_access_token}
+    config = {"cmd": "sleep", "args": ["60"]}
+    asked = envelope(json.dumps({"process": config, "pty": {"size": {"cols": 80, "rows": 24}}}).encode())
+    for user in (b"user:", b"root:"):
+        who = {"Authorization": "Basic " + base64.b64encode(user).decode()}
+        connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=30)
+        connection.request("POST", BASE.path + "/process.Process/Start", asked, here | STREAM | who)
+        reply = connection.getresponse()
+        _, length = struct.unpack(">BI", reply.read(5))
+        pid = json.loads(reply.read(length))["event"]["start"]["pid"]
+        end = json.dumps({"process": {"pid": pid}, "signal": "SIGNAL_SIGTERM"}).encode()
+        assert ask("POST", "/process.Process/SendSignal", here | JSON, end)[0] == 200
+        assert b"signal: terminated" in reply.read()
+
+
 def lent():
     """A sandbox's own token ends with the one that made it."""
     bearer = {"Authorization": "Bearer " + KEY["X-API-Key"].removeprefix("e2b_")}
@@ -354,6 +371,7 @@ def main():
         bounds(sandbox)
         queue(sandbox)
         at_a_port(sandbox)
+        terminals(sandbox)
     lent()
     print("ok the wire")
 
