@@ -103,7 +103,7 @@ pub enum FileKind {
 /// One file, directory or other thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(example = json!({
-    "name": "notes.txt", "path": "/work/notes.txt", "kind": "file", "size": 12, "mode": "0644",
+    "name": "notes.txt", "path": "/workspace/notes.txt", "kind": "file", "size": 12, "mode": "0644",
     "uid": 1000, "gid": 1000, "owner": "user", "group": "user",
     "modified_at": "2026-01-01T00:00:00Z"
 }))]
@@ -151,7 +151,7 @@ pub struct FileEntry {
 /// `POST /v1/files/mkdir`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"path": "/work/a/b", "exist_ok": true}))]
+#[schema(example = json!({"path": "/workspace/a/b", "exist_ok": true}))]
 pub struct MkdirRequest {
     /// The directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -180,7 +180,7 @@ pub struct MkdirRequest {
 /// `POST /v1/files/move`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"from": "/work/a", "to": "/work/b"}))]
+#[schema(example = json!({"from": "/workspace/a", "to": "/workspace/b"}))]
 pub struct MoveRequest {
     /// What is moved. A symbolic link is moved itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,7 +212,7 @@ pub struct MoveRequest {
 /// `POST /v1/files/copy`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"from": "/work/a", "to": "/work/b", "recursive": true}))]
+#[schema(example = json!({"from": "/workspace/a", "to": "/workspace/b", "recursive": true}))]
 pub struct CopyRequest {
     /// What is copied. A symbolic link here is followed; those below a directory are copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -258,7 +258,7 @@ pub struct CopyReply {
 /// `POST /v1/files/remove`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"path": "/work/build", "recursive": true, "missing_ok": true}))]
+#[schema(example = json!({"path": "/workspace/build", "recursive": true, "missing_ok": true}))]
 pub struct RemoveRequest {
     /// What is removed. A symbolic link is removed itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -291,7 +291,7 @@ pub struct RemoveReply {
 /// `POST /v1/files/chmod`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"path": "/work/run.sh", "mode": "0755"}))]
+#[schema(example = json!({"path": "/workspace/run.sh", "mode": "0755"}))]
 pub struct ChmodRequest {
     /// What is changed. A symbolic link is followed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -123,7 +123,7 @@ pub struct WatchEndEvent {
 /// `POST /v1/files/changes`: has anything changed since a version?
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"path": "/work", "exclude": ["node_modules"], "since": 1_767_225_600_000_012_u64}))]
+#[schema(example = json!({"path": "/workspace", "exclude": ["node_modules"], "since": 1_767_225_600_000_012_u64}))]
 pub struct ChangesRequest {
     /// What to watch: a directory or a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]

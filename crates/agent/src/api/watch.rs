@@ -79,7 +79,7 @@ event_union! {
         (status = 200, description = "The events.", content(
             (WatchEvents = "text/event-stream", example = json!({
                 "event": "moved", "id": "1767225600000012",
-                "data": r#"{"change":"moved","path":"/work/b","from":"/work/a","directory":false,"at":"2026-01-01T00:00:00Z"}"#
+                "data": r#"{"change":"moved","path":"/workspace/b","from":"/workspace/a","directory":false,"at":"2026-01-01T00:00:00Z"}"#
             })),
         )),
         WatchProblems,

@@ -230,7 +230,7 @@ export interface components {
          *       "exclude": [
          *         "node_modules"
          *       ],
-         *       "path": "/work",
+         *       "path": "/workspace",
          *       "since": 1767225600000012
          *     }
          */
@@ -271,7 +271,7 @@ export interface components {
          * @description `POST /v1/files/chmod`.
          * @example {
          *       "mode": "0755",
-         *       "path": "/work/run.sh"
+         *       "path": "/workspace/run.sh"
          *     }
          */
         ChmodRequest: {
@@ -500,9 +500,9 @@ export interface components {
         /**
          * @description `POST /v1/files/copy`.
          * @example {
-         *       "from": "/work/a",
+         *       "from": "/workspace/a",
          *       "recursive": true,
-         *       "to": "/work/b"
+         *       "to": "/workspace/b"
          *     }
          */
         CopyRequest: {
@@ -744,7 +744,7 @@ export interface components {
          *       "modified_at": "2026-01-01T00:00:00Z",
          *       "name": "notes.txt",
          *       "owner": "user",
-         *       "path": "/work/notes.txt",
+         *       "path": "/workspace/notes.txt",
          *       "size": 12,
          *       "uid": 1000
          *     }
@@ -2449,7 +2449,7 @@ export interface components {
          * @description `POST /v1/files/mkdir`.
          * @example {
          *       "exist_ok": true,
-         *       "path": "/work/a/b"
+         *       "path": "/workspace/a/b"
          *     }
          */
         MkdirRequest: {
@@ -2470,8 +2470,8 @@ export interface components {
         /**
          * @description `POST /v1/files/move`.
          * @example {
-         *       "from": "/work/a",
-         *       "to": "/work/b"
+         *       "from": "/workspace/a",
+         *       "to": "/workspace/b"
          *     }
          */
         MoveRequest: {
@@ -2983,7 +2983,7 @@ export interface components {
          * @description `POST /v1/files/remove`.
          * @example {
          *       "missing_ok": true,
-         *       "path": "/work/build",
+         *       "path": "/workspace/build",
          *       "recursive": true
          *     }
          */

@@ -37,7 +37,7 @@ macro_rules! path_of {
     request_body = MkdirRequest,
     responses(
         (status = 201, description = "It was made.", body = FileEntry, example = json!({
-            "name": "b", "path": "/work/a/b", "kind": "directory", "size": 4096, "mode": "0755",
+            "name": "b", "path": "/workspace/a/b", "kind": "directory", "size": 4096, "mode": "0755",
             "uid": 1000, "gid": 1000, "owner": "user", "group": "user",
             "modified_at": "2026-01-01T00:00:00Z"
         })),
@@ -71,7 +71,7 @@ pub(crate) async fn mkdir(
     request_body = MoveRequest,
     responses(
         (status = 200, description = "What is at its new path.", body = FileEntry, example = json!({
-            "name": "b", "path": "/work/b", "kind": "file", "size": 12, "mode": "0644",
+            "name": "b", "path": "/workspace/b", "kind": "file", "size": 12, "mode": "0644",
             "uid": 1000, "gid": 1000, "owner": "user", "group": "user",
             "modified_at": "2026-01-01T00:00:00Z"
         })),
@@ -106,7 +106,7 @@ pub(crate) async fn rename(
     responses(
         (status = 200, description = "What was copied.", body = CopyReply, example = json!({
             "entry": {
-                "name": "b", "path": "/work/b", "kind": "directory", "size": 4096, "mode": "0755",
+                "name": "b", "path": "/workspace/b", "kind": "directory", "size": 4096, "mode": "0755",
                 "uid": 1000, "gid": 1000, "owner": "user", "group": "user",
                 "modified_at": "2026-01-01T00:00:00Z"
             },

@@ -230,7 +230,7 @@ pub(crate) struct WriteQuery {
     responses(
         (status = 201, description = "It was made.", body = FileEntry,
             headers(("ETag" = String, description = "Of the new content.")), example = json!({
-            "name": "notes.txt", "path": "/work/notes.txt", "kind": "file", "size": 12, "mode": "0644",
+            "name": "notes.txt", "path": "/workspace/notes.txt", "kind": "file", "size": 12, "mode": "0644",
             "uid": 1000, "gid": 1000, "owner": "user", "group": "user",
             "modified_at": "2026-01-01T00:00:00Z"
         })),

@@ -53,12 +53,12 @@ pub(crate) struct ListQuery {
     responses(
         (status = 200, description = "A page, or all entries in lines.", content(
             (List<FileEntry> = "application/json", example = json!({"items": [{
-                "name": "notes.txt", "path": "/work/notes.txt", "kind": "file", "size": 12,
+                "name": "notes.txt", "path": "/workspace/notes.txt", "kind": "file", "size": 12,
                 "mode": "0644", "uid": 1000, "gid": 1000, "owner": "user", "group": "user",
                 "modified_at": "2026-01-01T00:00:00Z"
             }]})),
             (FileEntry = "application/x-ndjson", example = json!({
-                "name": "notes.txt", "path": "/work/notes.txt", "kind": "file", "size": 12,
+                "name": "notes.txt", "path": "/workspace/notes.txt", "kind": "file", "size": 12,
                 "mode": "0644", "uid": 1000, "gid": 1000, "owner": "user", "group": "user",
                 "modified_at": "2026-01-01T00:00:00Z"
             })),
@@ -144,7 +144,7 @@ pub(crate) struct StatQuery {
     params(StatQuery),
     responses(
         (status = 200, description = "What is there.", body = FileEntry, example = json!({
-            "name": "latest", "path": "/work/latest", "kind": "symlink", "size": 9, "mode": "0777",
+            "name": "latest", "path": "/workspace/latest", "kind": "symlink", "size": 9, "mode": "0777",
             "uid": 1000, "gid": 1000, "owner": "user", "group": "user",
             "modified_at": "2026-01-01T00:00:00Z", "link_target": "notes.txt"
         })),
