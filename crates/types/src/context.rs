@@ -20,6 +20,18 @@ pub enum Language {
     Bash,
 }
 
+impl Language {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Python => "python",
+            Self::Javascript => "javascript",
+            Self::Typescript => "typescript",
+            Self::Bash => "bash",
+        }
+    }
+}
+
 /// What runs the code of a context.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, utoipa::ToSchema,
@@ -67,6 +79,23 @@ pub struct ContextRequest {
     /// What runs the code.
     #[serde(default)]
     pub kernel: KernelChoice,
+}
+
+impl ContextRequest {
+    /// For a context of a language, with nothing else said.
+    pub fn new(language: Language) -> Self {
+        Self {
+            id: None,
+            language,
+            cwd: None,
+            env: Env::default(),
+            user: None,
+            session: None,
+            timeout_ms: None,
+            idle_timeout_ms: None,
+            kernel: KernelChoice::default(),
+        }
+    }
 }
 
 /// Where a context is in its life.

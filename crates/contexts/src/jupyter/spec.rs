@@ -48,7 +48,7 @@ impl KernelSpec {
             };
         }
         let directories = directories(&environment);
-        let language = name_of(spec.language);
+        let language = spec.language.as_str();
         let found = executor
             .inside()
             .run(&who, move |root| {
@@ -73,18 +73,9 @@ impl KernelSpec {
             Language::Bash => "`pip install bash_kernel && python3 -m bash_kernel.install`",
         };
         ContextError::InterpreterNotFound {
-            what: format!("a Jupyter kernel for {}", name_of(language)),
+            what: format!("a Jupyter kernel for {}", language.as_str()),
             hint: format!("Install one in the sandbox: {how}; or leave `kernel` out."),
         }
-    }
-}
-
-fn name_of(language: Language) -> &'static str {
-    match language {
-        Language::Python => "python",
-        Language::Javascript => "javascript",
-        Language::Typescript => "typescript",
-        Language::Bash => "bash",
     }
 }
 
