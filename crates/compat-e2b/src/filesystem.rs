@@ -3,19 +3,14 @@
 use sandshell_client::types::{
     ErrorCode, FileEntry, FileKind, MkdirRequest, MoveRequest, RemoveRequest,
 };
-use sandshell_client::{Client, ClientError, FileQuery, ListOptions, Page};
+use sandshell_client::{ClientError, FileQuery, ListOptions};
+use sandshell_compat::{MOST, all};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::{Code, Fault};
 use crate::path;
 use crate::wire::Call;
-
-/// Most entries in one answer.
-const MOST: usize = 100_000;
-
-/// Most entries in one page of ours.
-const PAGE: u32 = 1000;
 
 #[derive(Deserialize)]
 pub(crate) struct At {
@@ -177,6 +172,7 @@ pub(crate) async fn remove(call: Call, asked: At) -> Result<Value, Fault> {
 
 /// Directory by directory, down to the depth asked for and not beyond.
 pub(crate) async fn list_dir(call: Call, asked: List) -> Result<Value, Fault> {
+    let sandbox = &call.sandbox;
     let mut entries: Vec<FileEntry> = Vec::new();
     let mut level = vec![at(&call, &asked.path)];
     for depth in 0..asked.depth.max(1) {
@@ -186,7 +182,12 @@ pub(crate) async fn list_dir(call: Call, asked: List) -> Result<Value, Fault> {
         }
         let mut below = Vec::new();
         for directory in &level {
-            let found = match listed(&call.sandbox, directory).await {
+            let found = all(|page| async move {
+                sandbox
+                    .list_files(directory, ListOptions::default(), &page)
+                    .await
+            });
+            let found = match found.await {
                 Ok(found) => found,
                 // One that cannot be entered, or went away meanwhile, is listed itself.
                 Err(error) if depth > 0 && is_closed(&error) => continue,
@@ -207,11 +208,11 @@ pub(crate) async fn list_dir(call: Call, asked: List) -> Result<Value, Fault> {
         level = below;
     }
     entries.sort_by(|a, b| a.path.split('/').cmp(b.path.split('/')));
-    let mut all = Vec::with_capacity(entries.len());
+    let mut told = Vec::with_capacity(entries.len());
     for entry in entries {
-        all.push(shown(&call, entry).await);
+        told.push(shown(&call, entry).await);
     }
-    Ok(json!({"entries": all}))
+    Ok(json!({"entries": told}))
 }
 
 /// Whether a directory is none any more, or not for this user.
@@ -220,21 +221,4 @@ fn is_closed(error: &ClientError) -> bool {
         error.code(),
         Some(ErrorCode::FileNotFound | ErrorCode::PermissionDenied | ErrorCode::NotADirectory)
     )
-}
-
-async fn listed(sandbox: &Client, directory: &FileQuery) -> Result<Vec<FileEntry>, ClientError> {
-    let mut entries = Vec::new();
-    let mut page = Page {
-        limit: Some(PAGE),
-        cursor: None,
-    };
-    loop {
-        let found = sandbox.list_files(directory, ListOptions::default(), &page);
-        let found = found.await?;
-        entries.extend(found.items);
-        page.cursor = found.next_cursor;
-        if page.cursor.is_none() || entries.len() > MOST {
-            return Ok(entries);
-        }
-    }
 }

@@ -12,10 +12,11 @@ use futures_util::stream;
 use http::{StatusCode, header};
 use jiff::Timestamp;
 use sandshell_client::types::{
-    ContextId, ContextRecord, ContextRequest, Encoded, Encoding, Env, ErrorCode, KernelChoice,
-    Language, RunEvent, RunOutput, RunRequest,
+    ContextId, ContextRecord, ContextRequest, Encoded, Encoding, ErrorCode, Language, RunEvent,
+    RunOutput, RunRequest,
 };
-use sandshell_client::{Client, Page, RunEventStream};
+use sandshell_client::{Client, RunEventStream};
+use sandshell_compat::all;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -64,31 +65,8 @@ fn language_of(text: &str) -> Result<Language, Fault> {
     }
 }
 
-fn name_of(language: Language) -> &'static str {
-    match language {
-        Language::Python => "python",
-        Language::Javascript => "javascript",
-        Language::Typescript => "typescript",
-        Language::Bash => "bash",
-    }
-}
-
-fn request_of(language: Language, id: Option<ContextId>) -> ContextRequest {
-    ContextRequest {
-        id,
-        language,
-        cwd: None,
-        env: Env::default(),
-        user: None,
-        session: None,
-        timeout_ms: None,
-        idle_timeout_ms: None,
-        kernel: KernelChoice::default(),
-    }
-}
-
 fn shown(record: &ContextRecord) -> Value {
-    json!({"id": record.id, "language": name_of(record.language), "cwd": record.cwd})
+    json!({"id": record.id, "language": record.language.as_str(), "cwd": record.cwd})
 }
 
 fn missing(id: &str) -> Fault {
@@ -106,23 +84,17 @@ async fn create(
     let language = language_of(asked.language.as_deref().unwrap_or("python"))?;
     let request = ContextRequest {
         cwd: asked.cwd.map(|cwd| path::of(&cwd, None)),
-        ..request_of(language, None)
+        ..ContextRequest::new(language)
     };
     let made = inside.sandbox.create_context(&request).await?;
     Ok(axum::Json(shown(&made)).into_response())
 }
 
 async fn list(Extension(inside): Extension<Inside>) -> Result<Response, Fault> {
-    let mut contexts = Vec::new();
-    let mut page = Page::default();
-    loop {
-        let found = inside.sandbox.list_contexts(&page).await?;
-        contexts.extend(found.items.iter().map(shown));
-        page.cursor = found.next_cursor;
-        if page.cursor.is_none() {
-            return Ok(axum::Json(contexts).into_response());
-        }
-    }
+    let sandbox = &inside.sandbox;
+    let contexts = all(|page| async move { sandbox.list_contexts(&page).await }).await?;
+    let contexts: Vec<Value> = contexts.iter().map(shown).collect();
+    Ok(axum::Json(contexts).into_response())
 }
 
 async fn remove(
@@ -153,13 +125,16 @@ fn known(error: sandshell_client::ClientError, id: &str) -> Fault {
 /// The context of a language for whoever names none, made when first used.
 async fn default_of(sandbox: &Client, language: &str) -> Result<ContextId, Fault> {
     let language = language_of(language)?;
-    let id: ContextId = format!("default-{}", name_of(language))
+    let id: ContextId = format!("default-{}", language.as_str())
         .parse()
-        .map_err(|_| missing(name_of(language)))?;
+        .map_err(|_| missing(language.as_str()))?;
     if sandbox.context(&id).await.is_ok() {
         return Ok(id);
     }
-    let request = request_of(language, Some(id.clone()));
+    let request = ContextRequest {
+        id: Some(id.clone()),
+        ..ContextRequest::new(language)
+    };
     match sandbox.create_context(&request).await {
         Ok(_) => Ok(id),
         Err(error) if error.code() == Some(ErrorCode::IdConflict) => Ok(id),

@@ -11,7 +11,8 @@ use sandshell_client::types::{
     Encoded, Env, ExitEvent, KillRequest, ProcessId, ProcessRecord, ProcessRequest, ProcessState,
     SignalRequest, SignalScope, StreamName, TerminalRecord, TerminalState,
 };
-use sandshell_client::{Client, EventQuery, EventStream, OutputStreamEvent, Page, ProcessFilter};
+use sandshell_client::{Client, EventQuery, EventStream, OutputStreamEvent, ProcessFilter};
+use sandshell_compat::all;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -20,9 +21,6 @@ use crate::known::Started;
 use crate::path;
 use crate::terminal;
 use crate::wire::{Call, Feed, Inbox, before};
-
-/// Most processes in one page of ours.
-const PAGE: u32 = 1000;
 
 #[derive(Deserialize)]
 pub(crate) struct Nothing {}
@@ -164,46 +162,27 @@ impl Found {
 }
 
 /// All there are, of both kinds.
-async fn all(sandbox: &Client) -> Result<Vec<Found>, Fault> {
-    let mut all = Vec::new();
-    let mut filter = ProcessFilter::default();
-    filter.page.limit = Some(PAGE);
-    loop {
-        let page = sandbox.list_processes(&filter).await?;
-        all.extend(
-            page.items
-                .into_iter()
-                .map(|one| Found::Process(Box::new(one))),
-        );
-        filter.page.cursor = page.next_cursor;
-        if filter.page.cursor.is_none() {
-            break;
-        }
-    }
-    let mut page = Page {
-        limit: Some(PAGE),
-        cursor: None,
-    };
-    loop {
-        let found = sandbox.list_terminals(&page).await?;
-        all.extend(
-            found
-                .items
-                .into_iter()
-                .map(|one| Found::Terminal(Box::new(one))),
-        );
-        page.cursor = found.next_cursor;
-        if page.cursor.is_none() {
-            return Ok(all);
-        }
-    }
+async fn programs(sandbox: &Client) -> Result<Vec<Found>, Fault> {
+    let processes = all(|page| async move {
+        let filter = ProcessFilter {
+            page,
+            ..ProcessFilter::default()
+        };
+        sandbox.list_processes(&filter).await
+    });
+    let processes = processes.await?.into_iter();
+    let processes = processes.map(|one| Found::Process(Box::new(one)));
+    let terminals = all(|page| async move { sandbox.list_terminals(&page).await }).await?;
+    let terminals = terminals.into_iter();
+    let terminals = terminals.map(|one| Found::Terminal(Box::new(one)));
+    Ok(processes.chain(terminals).collect())
 }
 
 async fn find(call: &Call, wanted: &Selector) -> Result<Found, Fault> {
     if let Some(found) = remembered(call, wanted).await {
         return Ok(found);
     }
-    let found = all(&call.sandbox)
+    let found = programs(&call.sandbox)
         .await?
         .into_iter()
         .filter(|one| one.is(wanted));
@@ -254,7 +233,10 @@ pub(crate) async fn list(call: Call, _: Nothing) -> Result<Value, Fault> {
         }
         process
     };
-    let running = all(&call.sandbox).await?.into_iter().filter(Found::runs);
+    let running = programs(&call.sandbox)
+        .await?
+        .into_iter()
+        .filter(Found::runs);
     let processes: Vec<Value> = running.map(shown).collect();
     Ok(json!({"processes": processes}))
 }

@@ -17,6 +17,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures_util::stream;
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, header};
 use http_body_util::BodyExt as _;
 use sandshell_client::Client;
@@ -227,9 +228,7 @@ where
             let Some(Content::Unary(codec)) = content(&head.headers) else {
                 return Err(wrong_content());
             };
-            encoded(&head.headers)?;
-            let inside = head.extensions.get::<Inside>().ok_or_else(nowhere)?;
-            let call = Call::of(inside, &head.headers)?;
+            let call = call_of(&head)?;
             let value = handler(call, codec.read(&bytes, method.asks)?).await?;
             let kind = [(header::CONTENT_TYPE, Content::Unary(codec).as_header())];
             Ok((kind, codec.write(&value, method.answers)).into_response())
@@ -238,8 +237,12 @@ where
     })
 }
 
-fn nowhere() -> Fault {
-    Fault::new(Code::Internal, "the request is for no sandbox")
+/// Who calls, of a request whose encoding is known.
+fn call_of(head: &Parts) -> Result<Call, Fault> {
+    encoded(&head.headers)?;
+    let nowhere = || Fault::new(Code::Internal, "the request is for no sandbox");
+    let inside = head.extensions.get::<Inside>().ok_or_else(nowhere)?;
+    Call::of(inside, &head.headers)
 }
 
 fn too_large() -> Fault {
@@ -265,9 +268,7 @@ where
             let Some(Content::Stream(codec)) = content(&head.headers) else {
                 return Err(wrong_content());
             };
-            encoded(&head.headers)?;
-            let inside = head.extensions.get::<Inside>().ok_or_else(nowhere)?;
-            let call = Call::of(inside, &head.headers)?;
+            let call = call_of(&head)?;
             let mut inbox = Inbox::new(bytes.into(), codec, method.asks);
             let asked = inbox.next().await?;
             let asked = asked.ok_or_else(|| Fault::invalid("there is no message"))?;
@@ -316,9 +317,7 @@ where
             return wrong_content().unary();
         };
         let answer = async {
-            encoded(&head.headers)?;
-            let inside = head.extensions.get::<Inside>().ok_or_else(nowhere)?;
-            let call = Call::of(inside, &head.headers)?;
+            let call = call_of(&head)?;
             let deadline = call.deadline();
             let inbox = Inbox::new(body, codec, method.asks);
             before(deadline, handler(call, inbox)).await

@@ -18,7 +18,6 @@ mod file;
 mod git;
 mod interpreter;
 mod log;
-mod pages;
 mod pty;
 mod reach;
 mod record;

@@ -24,6 +24,7 @@ mod cloudflare;
 mod daytona;
 mod form;
 mod lease;
+mod pages;
 mod pty;
 #[cfg(test)]
 mod scripted;
@@ -36,3 +37,4 @@ pub use cloudflare::Cloudflare;
 pub use daytona::Daytona;
 pub use form::Form;
 pub use lease::Lease;
+pub use pages::{MOST, all};

@@ -196,21 +196,22 @@ pub(crate) async fn answer(
     let dialect = asked.dialect;
     let form = e2b::Asked::of(&asked.rest, request.headers());
     // Under a name of its own nothing is open to a page that shows no right.
-    let caller = match edge.hub().browsers.check(&request) {
-        _ if asked.named => Ok(Caller::Plain),
-        checked => checked,
+    let checked = if asked.named {
+        Ok(Caller::Plain)
+    } else {
+        edge.hub().browsers.check(&request)
     };
-    let (caller, answered) = match caller {
-        Ok(caller) => match caller.preflight(&request) {
-            Some(response) => return (response, caller),
-            None => (caller, translate(edge, asked, request, id).await),
-        },
+    let (caller, answered) = match checked {
         Err(refused) => (Caller::Plain, Err(refused)),
+        Ok(caller) => {
+            if let Some(response) = caller.preflight(&request) {
+                return (response, caller);
+            }
+            (caller, translate(edge, asked, request, id).await)
+        }
     };
-    let mut response = match answered {
-        Ok(response) => response,
-        Err(refused) => dialect.refuse(refused.into_problem(), &form),
-    };
+    let refuse = |refused: ApiError| dialect.refuse(refused.into_problem(), &form);
+    let mut response = answered.unwrap_or_else(refuse);
     // Failures have the form of the dialect.
     response.extensions_mut().insert(Forwarded);
     response.headers_mut().insert(REQUEST_ID, id.clone());

@@ -9,17 +9,16 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Uri};
 use jiff::Timestamp;
 use sandshell_client::types::SandboxRecord;
-use sandshell_client::{Client, Page, SandboxFilter};
+use sandshell_client::{Client, SandboxFilter};
+use sandshell_compat::all;
 use serde_json::Value;
 
 use super::{Outside, outside, record};
 use crate::error::Fault;
 use crate::query;
 
-/// Sandboxes of a page of theirs, and of one of ours.
+/// Sandboxes of a page of theirs.
 const MOST: usize = 100;
-const PAGE: u32 = 1000;
-
 /// What is asked for.
 struct Asked {
     labels: Vec<(String, String)>,
@@ -106,29 +105,22 @@ fn micros(at: Timestamp) -> i64 {
     at.as_microsecond()
 }
 
-async fn all(hub: &Client, labels: Vec<(String, String)>) -> Result<Vec<SandboxRecord>, Fault> {
-    let mut filter = SandboxFilter {
-        labels,
-        state: None,
-        page: Page {
-            limit: Some(PAGE),
-            cursor: None,
-        },
-    };
-    let mut all = Vec::new();
-    loop {
-        let page = hub.sandboxes(&filter).await.map_err(outside)?;
-        all.extend(page.items);
-        filter.page.cursor = page.next_cursor;
-        if filter.page.cursor.is_none() {
-            return Ok(all);
-        }
-    }
+async fn records(hub: &Client, labels: Vec<(String, String)>) -> Result<Vec<SandboxRecord>, Fault> {
+    let labels = &labels;
+    let records = all(|page| async move {
+        let filter = SandboxFilter {
+            labels: labels.clone(),
+            state: None,
+            page,
+        };
+        hub.sandboxes(&filter).await
+    });
+    records.await.map_err(outside)
 }
 
 pub(super) async fn page(Extension(asks): Extension<Outside>, uri: Uri) -> Result<Response, Fault> {
     let asked = Asked::of(uri.query().unwrap_or_default())?;
-    let mut found = all(&asks.hub, asked.labels.clone()).await?;
+    let mut found = records(&asks.hub, asked.labels.clone()).await?;
     found.retain(|one| asked.wants(one));
     let place = |one: &SandboxRecord| (micros(one.created_at), one.id.clone());
     if asked.oldest_first {
@@ -155,7 +147,7 @@ pub(super) async fn running(
     uri: Uri,
 ) -> Result<Response, Fault> {
     let asked = Asked::of(uri.query().unwrap_or_default())?;
-    let mut found = all(&asks.hub, asked.labels.clone()).await?;
+    let mut found = records(&asks.hub, asked.labels.clone()).await?;
     found.retain(|one| asked.wants(one) && record::state(one) == "running");
     let shown: Vec<Value> = found.iter().map(record::listed).collect();
     Ok(axum::Json(shown).into_response())

@@ -2,17 +2,17 @@
 
 use axum::extract::{Extension, Path};
 use axum::response::Response;
+use sandshell_client::Client;
 use sandshell_client::types::{
-    ContextId, ContextRequest, Encoded, Encoding, Env, ErrorCode, KernelChoice, Language, RunEvent,
-    RunRequest,
+    ContextId, ContextRequest, Encoded, Encoding, Env, ErrorCode, Language, RunEvent, RunRequest,
 };
-use sandshell_client::{Client, Page};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::body::{Json, invalid};
 use super::error::{Code, Fault};
 use super::success;
+use crate::pages::all;
 use crate::sse::events;
 use crate::text::lost;
 
@@ -51,20 +51,6 @@ fn installed(error: sandshell_client::ClientError, language: Language) -> Fault 
     error.into()
 }
 
-fn request_of(language: Language, id: Option<ContextId>) -> ContextRequest {
-    ContextRequest {
-        id,
-        language,
-        cwd: None,
-        env: Env::default(),
-        user: None,
-        session: None,
-        timeout_ms: None,
-        idle_timeout_ms: None,
-        kernel: KernelChoice::default(),
-    }
-}
-
 pub(super) async fn create(
     Extension(sandbox): Extension<Client>,
     Json(asked): Json<Create>,
@@ -74,7 +60,7 @@ pub(super) async fn create(
         cwd: asked.cwd,
         env: asked.env_vars.unwrap_or_default(),
         timeout_ms: asked.timeout,
-        ..request_of(language, None)
+        ..ContextRequest::new(language)
     };
     let made = sandbox.create_context(&request).await;
     let made = made.map_err(|error| installed(error, language))?;
@@ -86,21 +72,11 @@ pub(super) async fn create(
 }
 
 pub(super) async fn list(Extension(sandbox): Extension<Client>) -> Result<Response, Fault> {
-    let mut contexts = Vec::new();
-    let mut page = Page::default();
-    loop {
-        let found = sandbox.list_contexts(&page).await?;
-        contexts.extend(
-            found
-                .items
-                .iter()
-                .map(|one| json!({"id": one.id, "language": one.language, "cwd": one.cwd})),
-        );
-        page.cursor = found.next_cursor;
-        if page.cursor.is_none() {
-            return Ok(success(json!({"contexts": contexts})));
-        }
-    }
+    let sandbox = &sandbox;
+    let found = all(|page| async move { sandbox.list_contexts(&page).await }).await?;
+    let shown = found.iter();
+    let shown = shown.map(|one| json!({"id": one.id, "language": one.language, "cwd": one.cwd}));
+    Ok(success(json!({"contexts": shown.collect::<Vec<_>>()})))
 }
 
 fn missing(id: &str) -> Fault {
@@ -182,7 +158,10 @@ async fn default_of(sandbox: &Client, language: &str) -> Result<ContextId, Fault
         return Ok(id);
     }
     match sandbox
-        .create_context(&request_of(kind, Some(id.clone())))
+        .create_context(&ContextRequest {
+            id: Some(id.clone()),
+            ..ContextRequest::new(kind)
+        })
         .await
     {
         Ok(_) => Ok(id),

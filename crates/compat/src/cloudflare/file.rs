@@ -10,7 +10,7 @@ use sandshell_client::types::{
     ArchiveFormat, FileEntry, FileKind, MkdirRequest, MoveRequest, RemoveRequest,
 };
 use sandshell_client::{
-    ArchiveQuery, ByteStream, Client, ClientError, FileQuery, ListOptions, Page, ReadOptions,
+    ArchiveQuery, ByteStream, Client, ClientError, FileQuery, ListOptions, ReadOptions,
     WriteOptions,
 };
 use serde::Deserialize;
@@ -19,14 +19,12 @@ use serde_json::{Value, json};
 use super::body::{Json, LargeJson, invalid};
 use super::error::{Code, Fault};
 use super::{session, success};
+use crate::pages::all;
 use crate::sse::events;
 use crate::text::Text;
 
 /// Largest file that is read in one answer.
 const LARGEST: u64 = 32 * 1024 * 1024;
-
-/// Most entries of a list, which is one answer.
-const ENTRIES: usize = 100_000;
 
 /// Bytes of a piece of a stream: a multiple of three, so that pieces of base64 can be joined.
 const PIECE: usize = 65_535;
@@ -383,23 +381,12 @@ pub(super) async fn list(
         recursive: asked.options.recursive,
         hidden: Some(asked.options.include_hidden),
     };
-    let mut files = Vec::new();
-    let mut page = Page::default();
     let root = sandbox.stat_file(&query, true).await;
     let root = root.map_err(about(&asked.path))?.path;
-    loop {
-        let found = sandbox.list_files(&query, options, &page).await;
-        let found = found.map_err(about(&asked.path))?;
-        files.extend(found.items.iter().map(|entry| shown(entry, &root)));
-        if files.len() > ENTRIES {
-            let message = format!("There are more than {ENTRIES} entries; list directories below");
-            return Err(Fault::new(Code::FilesystemError, message));
-        }
-        page.cursor = found.next_cursor;
-        if page.cursor.is_none() {
-            break;
-        }
-    }
+    let (sandbox, directory) = (&sandbox, &query);
+    let found = all(|page| async move { sandbox.list_files(directory, options, &page).await });
+    let found = found.await.map_err(about(&asked.path))?;
+    let files: Vec<Value> = found.iter().map(|entry| shown(entry, &root)).collect();
     Ok(success(json!({
         "path": asked.path,
         "count": files.len(),

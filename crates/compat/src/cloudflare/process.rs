@@ -6,8 +6,7 @@ use sandshell_client::types::{
     Encoded, KillRequest, ProcessId, ProcessRecord, ProcessState, StreamName,
 };
 use sandshell_client::{
-    Client, ClientError, EventQuery, EventStream, OutputQuery, OutputStreamEvent, Page,
-    ProcessFilter,
+    Client, ClientError, EventQuery, EventStream, OutputQuery, OutputStreamEvent, ProcessFilter,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,6 +15,7 @@ use super::body::Json;
 use super::error::{Code, Fault};
 use super::exec::{Execute, started};
 use super::success;
+use crate::pages::all;
 use crate::sse::{Feed, Gone, events};
 use crate::text::{Text, gap, lost};
 
@@ -52,8 +52,8 @@ pub(super) async fn list(
     Extension(sandbox): Extension<Client>,
     Query(filter): Query<Filter>,
 ) -> Result<Response, Fault> {
-    let all = all(&sandbox).await?;
-    let shown = all.iter().map(shown);
+    let records = records(&sandbox).await?;
+    let shown = records.iter().map(shown);
     let wanted = |process: &Value| {
         let status = filter.status.as_deref();
         status.is_none_or(|status| process["status"] == status)
@@ -62,20 +62,15 @@ pub(super) async fn list(
     Ok(success(json!({"processes": processes})))
 }
 
-async fn all(sandbox: &Client) -> Result<Vec<ProcessRecord>, Fault> {
-    let mut filter = ProcessFilter::default();
-    let mut all = Vec::new();
-    loop {
-        let page = sandbox.list_processes(&filter).await?;
-        all.extend(page.items);
-        filter.page = Page {
-            cursor: page.next_cursor,
-            ..Page::default()
+async fn records(sandbox: &Client) -> Result<Vec<ProcessRecord>, ClientError> {
+    all(|page| async move {
+        let filter = ProcessFilter {
+            page,
+            ..ProcessFilter::default()
         };
-        if filter.page.cursor.is_none() {
-            return Ok(all);
-        }
-    }
+        sandbox.list_processes(&filter).await
+    })
+    .await
 }
 
 fn status(record: &ProcessRecord) -> &'static str {
@@ -156,7 +151,7 @@ pub(super) async fn kill(
 }
 
 pub(super) async fn kill_all(Extension(sandbox): Extension<Client>) -> Result<Response, Fault> {
-    let all = all(&sandbox).await?;
+    let all = records(&sandbox).await?;
     let running = all.iter().filter(|one| one.state != ProcessState::Exited);
     let request = KillRequest {
         grace_ms: Some(GRACE_MS),

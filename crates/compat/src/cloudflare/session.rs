@@ -2,14 +2,15 @@
 
 use axum::extract::Extension;
 use axum::response::Response;
+use sandshell_client::Client;
 use sandshell_client::types::{Env, SessionId, SessionRequest};
-use sandshell_client::{Client, Page};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::body::Json;
 use super::error::{Code, Fault};
 use super::success;
+use crate::pages::all;
 use crate::session::is_missing;
 pub(super) use crate::session::{made, record};
 
@@ -68,16 +69,10 @@ pub(super) async fn create(
 }
 
 pub(super) async fn list(Extension(sandbox): Extension<Client>) -> Result<Response, Fault> {
-    let mut ids = Vec::new();
-    let mut page = Page::default();
-    loop {
-        let sessions = sandbox.list_sessions(&page).await?;
-        ids.extend(sessions.items.into_iter().map(|session| session.id));
-        page.cursor = sessions.next_cursor;
-        if page.cursor.is_none() {
-            return Ok(success(json!({"data": ids})));
-        }
-    }
+    let sandbox = &sandbox;
+    let sessions = all(|page| async move { sandbox.list_sessions(&page).await }).await?;
+    let ids: Vec<SessionId> = sessions.into_iter().map(|session| session.id).collect();
+    Ok(success(json!({"data": ids})))
 }
 
 #[derive(Deserialize)]

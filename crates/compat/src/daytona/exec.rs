@@ -168,15 +168,10 @@ async fn typescript(sandbox: &Client, asked: Program) -> Shown {
         ..RunRequest::default()
     };
     let context = ContextRequest {
-        id: None,
-        language: Language::Typescript,
-        cwd: None,
         env: env_of(asked.envs),
-        user: None,
-        session: None,
-        timeout_ms: None,
         idle_timeout_ms: Some(UNUSED_MS),
         kernel: KernelChoice::Builtin,
+        ..ContextRequest::new(Language::Typescript)
     };
     let context = OfOneRun {
         sandbox,

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::body::Given;
 use super::error::Fault;
-use super::pages::all;
 use super::reach::Sandbox;
+use crate::pages::all;
 
 /// Most entries of one list.
 const ENTRIES: usize = 100_000;

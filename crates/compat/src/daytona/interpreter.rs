@@ -14,8 +14,8 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::extract::{Extension, Path};
 use axum::response::Response;
 use sandshell_client::types::{
-    ContextId, ContextRecord, ContextRequest, ContextState, Encoding, Env, ErrorCode, KernelChoice,
-    Language, RunEvent, RunRequest, RunStatus,
+    ContextId, ContextRecord, ContextRequest, ContextState, Encoding, ErrorCode, Language,
+    RunEvent, RunRequest, RunStatus,
 };
 use sandshell_client::{Client, RunEventStream};
 use serde::Deserialize;
@@ -25,9 +25,9 @@ use super::body::Given;
 use super::error::Fault;
 use super::exec::{env_of, limit_of};
 use super::log::{close, reason_of};
-use super::pages::all;
 use super::reach::Sandbox;
 use crate::lease::Lease;
+use crate::pages::all;
 use crate::text::lost;
 
 /// The context of whoever names none. It is not among those that are listed.
@@ -69,20 +69,6 @@ fn shown(record: &ContextRecord) -> Value {
     })
 }
 
-fn request_of(language: Language, id: Option<ContextId>, cwd: Option<String>) -> ContextRequest {
-    ContextRequest {
-        id,
-        language,
-        cwd,
-        env: Env::default(),
-        user: None,
-        session: None,
-        timeout_ms: None,
-        idle_timeout_ms: None,
-        kernel: KernelChoice::default(),
-    }
-}
-
 pub(super) async fn create(Sandbox(sandbox): Sandbox, Given(asked): Given<Create>) -> Shown {
     let language = match asked.language.as_deref() {
         None | Some("" | "python") => Language::Python,
@@ -93,8 +79,10 @@ pub(super) async fn create(Sandbox(sandbox): Sandbox, Given(asked): Given<Create
             return Err(Fault::invalid(message));
         }
     };
-    let cwd = asked.cwd.filter(|cwd| !cwd.is_empty());
-    let request = request_of(language, None, cwd);
+    let request = ContextRequest {
+        cwd: asked.cwd.filter(|cwd| !cwd.is_empty()),
+        ..ContextRequest::new(language)
+    };
     Ok(Json(shown(&sandbox.create_context(&request).await?)))
 }
 
@@ -206,7 +194,10 @@ async fn default_of(sandbox: &Client) -> Result<ContextId, Fault> {
         Err(error) if error.code() == Some(ErrorCode::ContextNotFound) => {}
         Err(error) => return Err(error.into()),
     }
-    let request = request_of(Language::Python, Some(id.clone()), None);
+    let request = ContextRequest {
+        id: Some(id.clone()),
+        ..ContextRequest::new(Language::Python)
+    };
     match sandbox.create_context(&request).await {
         // Somebody else made it meanwhile.
         Err(error) if error.code() == Some(ErrorCode::IdConflict) => Ok(id),

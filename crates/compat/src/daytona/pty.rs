@@ -27,9 +27,9 @@ use super::body::Given;
 use super::error::Fault;
 use super::exec::env_of;
 use super::log::{close, reason_of};
-use super::pages::all;
 use super::reach::Sandbox;
 use crate::lease::Lease;
+use crate::pages::all;
 
 /// The protocol that clients offer and get.
 const PROTOCOL: &str = "X-Daytona-Pty-Exit-Control";

@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 use super::body::Given;
 use super::error::Fault;
 use super::log::{self, Log};
-use super::pages::all;
 use super::reach::Sandbox;
 use crate::lease::Lease;
+use crate::pages::all;
 
 /// Gives a command of bash a pipe that nobody else can end. `.`, by which a session runs its commands,
 /// undoes it.

@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use super::body::Given;
 use super::error::Fault;
-use super::pages::all;
 use super::reach::Sandbox;
+use crate::pages::all;
 
 type Shown = Result<Json<Value>, Fault>;
 
 async fn listening(sandbox: &sandshell_client::Client) -> Result<Vec<PortRecord>, Fault> {
-    all(|page| async move { sandbox.list_ports(&page).await }).await
+    Ok(all(|page| async move { sandbox.list_ports(&page).await }).await?)
 }
 
 pub(super) async fn ports(Sandbox(sandbox): Sandbox) -> Shown {
