@@ -452,10 +452,12 @@ pub(crate) enum McpCommand {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum McpClient {
     /// Claude Code, and Claude Desktop for `sandshell mcp`.
+    #[value(alias = "claude-code", alias = "claude-desktop")]
     Claude,
     /// Cursor.
     Cursor,
     /// Visual Studio Code.
+    #[value(alias = "vs-code", alias = "code")]
     Vscode,
     /// Codex.
     Codex,

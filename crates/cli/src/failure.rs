@@ -336,8 +336,14 @@ fn command_for(problem: &Problem) -> Option<String> {
             "`sandshell image ls` lists images; `sandshell image import FILE` gives the hub one"
         }
         ErrorCode::ImageInUse => "`sandshell ls` shows the sandboxes that are made of it",
+        ErrorCode::ProgramNotFound if is_shell_text(&problem.detail) => {
+            "that is text for a shell, which goes after -c, as in `sandshell exec SANDBOX -c 'ls | wc'`"
+        }
         ErrorCode::ProgramNotFound => {
             "check the name with `sandshell exec -c 'command -v NAME'`; shell text goes after -c"
+        }
+        ErrorCode::PermissionDenied if problem.hint.is_none() => {
+            "`sandshell file stat` shows whose it is; -u root does it with the rights of the sandbox's root"
         }
         ErrorCode::ProgramNotExecutable => "`sandshell file stat` shows its mode",
         ErrorCode::ProcessEnded => "`sandshell logs PROCESS` shows what it wrote",
@@ -357,6 +363,12 @@ fn command_for(problem: &Problem) -> Option<String> {
         _ => return None,
     };
     Some(hint.to_owned())
+}
+
+/// Whether the program that is not there, which the problem quotes, is a line of a shell's.
+fn is_shell_text(detail: &str) -> bool {
+    let named = detail.split_once('"').map(|(_, rest)| rest);
+    named.is_some_and(|name| name.contains([' ', '|', ';', '&', '<', '>', '$']))
 }
 
 #[cfg(test)]

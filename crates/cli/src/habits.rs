@@ -203,7 +203,8 @@ const FLAGS: &[(&[&str], &str)] = &[
     ),
     (
         &["-v", "--volume", "--mount"],
-        "files of this machine are not shared; `sandshell cp PATH SANDBOX:PATH` copies them",
+        "files of this machine are not shared; `sandshell create` makes a sandbox that stays, and \
+         `sandshell cp PATH SANDBOX:PATH` copies files to it",
     ),
     (
         &["-d", "--detach"],

@@ -149,6 +149,7 @@ pub(crate) fn of_usage(error: &clap::Error, words: &[OsString]) -> ExitCode {
         .or(flag.map(str::to_owned))
         .or(tip)
         .or_else(|| forgotten_dashes(error, &command))
+        .or_else(|| two_words_for_one(error, words, &command, &path))
     {
         Some(tip) if tip.ends_with('?') => format!("{tip} `{help}` tells more"),
         Some(tip) => format!("{tip}; `{help}` tells more"),
@@ -200,5 +201,40 @@ fn forgotten_dashes(error: &clap::Error, command: &clap::Command) -> Option<Stri
     };
     let takes_one = command.get_positionals().any(clap::Arg::is_last_set);
     let plain = error.kind() == ErrorKind::UnknownArgument && !word.starts_with('-');
-    (takes_one && plain).then(|| format!("the command goes after `--`, as in `-- {word}`"))
+    let takes_image = command
+        .get_opts()
+        .any(|flag| flag.get_long() == Some("image"));
+    (takes_one && plain).then(|| {
+        let image = if takes_image {
+            format!("; an image is `--image {word}`")
+        } else {
+            String::new()
+        };
+        format!("the command goes after `--`, as in `-- {word}`{image}")
+    })
+}
+
+/// Where something in a sandbox is one word, SANDBOX/ID, and was written as two.
+fn two_words_for_one(
+    error: &clap::Error,
+    words: &[OsString],
+    command: &clap::Command,
+    path: &str,
+) -> Option<String> {
+    const IN_SANDBOXES: &[&str] = &[
+        "PORT", "PROCESS", "SESSION", "TERMINAL", "CONTEXT", "BACKUP",
+    ];
+    let Some(ContextValue::String(id)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let first = command
+        .get_positionals()
+        .next()?
+        .get_value_names()?
+        .first()?;
+    let at = words.iter().position(|word| word == id.as_str())?;
+    let sandbox = words.get(at.checked_sub(1)?)?.to_str()?;
+    let plain = error.kind() == ErrorKind::UnknownArgument && !sandbox.starts_with('-');
+    (plain && IN_SANDBOXES.contains(&first.as_str()))
+        .then(|| format!("`{path} {sandbox}/{id}` names it in one word, SANDBOX/{first}"))
 }

@@ -15,7 +15,7 @@ use crate::doctor;
 use crate::doctor::report::Isolation;
 use crate::failure::Failure;
 use crate::sandboxes::Isolation as Policy;
-use crate::{config, logs, values};
+use crate::{config, logs, own_name, values};
 
 pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
     if !arguments.listen.is_local() && arguments.token_file.is_none() {
@@ -165,7 +165,7 @@ fn announce(started: &Started, here: &Isolation, strict: bool) {
         settings.push_str(&format!("  export SANDSHELL_TOKEN_FILE={file}\n"));
     }
     let token = file.map_or_else(String::new, |file| format!("$(cat {})", quoted_path(&file)));
-    let us = our_name();
+    let us = values::quoted(&[own_name()]);
     let (warning, flag) = weaker(here, strict);
     let text = format!(
         "Sandshell is served at {url}\n{line}{warning}\nTry it:\n{settings}  {us} create first{flag}\n  \
@@ -211,19 +211,4 @@ fn weaker(here: &Isolation, strict: bool) -> (String, &'static str) {
 
 fn quoted_path(path: &Path) -> String {
     values::quoted(&[path.display().to_string()])
-}
-
-/// How we are called from anywhere: by our name if that leads to us, else by our path.
-fn our_name() -> String {
-    const NAME: &str = "sandshell";
-    let Ok(us) = std::env::current_exe() else {
-        return NAME.to_owned();
-    };
-    let same = |dir: PathBuf| dir.join(NAME).canonicalize().is_ok_and(|found| found == us);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if std::env::split_paths(&path).any(same) {
-        NAME.to_owned()
-    } else {
-        quoted_path(&us)
-    }
 }

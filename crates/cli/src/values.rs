@@ -24,6 +24,9 @@ pub(crate) fn duration(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a time such as 500ms, 30s, 5m, 2h or 1d".to_owned())
 }
 
+/// Fewer bytes than this hold nothing of ours: a bare number below it lacks its unit.
+const LEAST_BYTES: f64 = 4096.0;
+
 /// A size such as `512m` or `2g`, in powers of 1024; a bare number is bytes.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let lower = text.to_ascii_lowercase();
@@ -32,6 +35,11 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         .unwrap_or(lower.len());
     let (number, unit) = lower.split_at(split);
     let scale = match unit.trim_end_matches("ib").trim_end_matches('b') {
+        "" if number.parse().is_ok_and(|bytes: f64| bytes < LEAST_BYTES) => {
+            return Err(format!(
+                "that is {number} bytes; add a unit, as in {number}m"
+            ));
+        }
         "" => 1.0,
         "k" => 1024.0,
         "m" => 1024.0 * 1024.0,
@@ -153,13 +161,17 @@ mod tests {
             assert_eq!(duration(text), Ok(millis), "{text}");
         }
         for (text, count) in [
-            ("10", 10),
+            ("4096", 4096),
             ("1k", 1024),
             ("1.5MiB", 1_572_864),
             ("2g", 2 << 30),
         ] {
             assert_eq!(bytes(text), Ok(count), "{text}");
         }
+        assert_eq!(
+            bytes("512"),
+            Err("that is 512 bytes; add a unit, as in 512m".to_owned())
+        );
         for text in ["", "s", "-1", "1x", "1.2.3", "ms", "1e3s"] {
             assert!(duration(text).is_err(), "{text}");
             assert!(bytes(text).is_err(), "{text}");

@@ -45,6 +45,7 @@ pub(super) fn all(arguments: &DoctorArguments) -> Vec<Check> {
         .token_file
         .clone()
         .unwrap_or_else(|| state_dir.join("token"));
+    let (address, hub) = address(&arguments.listen);
     let mut checks = vec![
         kernel_version(),
         user_namespaces(),
@@ -57,8 +58,8 @@ pub(super) fn all(arguments: &DoctorArguments) -> Vec<Check> {
         disk(&state_dir),
         inodes(&state_dir),
         clock(),
-        address(&arguments.listen),
-        token(&token_file),
+        address,
+        token(&token_file, hub),
     ];
     checks.extend(TOOLS.iter().map(tool));
     checks
@@ -342,27 +343,30 @@ fn clock() -> Check {
     }
 }
 
-/// Whether the hub can have its address, or has it.
-fn address(listen: &Listen) -> Check {
+/// The address to serve at, and whether a hub of ours is served there already.
+fn address(listen: &Listen) -> (Check, bool) {
     const NAME: &str = "address";
     let Listen::Tcp(address) = listen else {
-        return Check::ok(NAME, format!("{listen}, a socket of its own"));
+        let check = Check::ok(NAME, format!("{listen}, a socket of its own"));
+        return (check, false);
     };
     let Some(listener) = Listener::at(*address) else {
-        return Check::ok(NAME, format!("{address} is free"));
+        return (Check::ok(NAME, format!("{address} is free")), false);
     };
     let owner = match listener.process() {
         Some((pid, name)) => format!("{name} (pid {pid})"),
         None => format!("a program of uid {}", listener.uid),
     };
     if listener.is_trusted() && is_hub(*address) {
-        return Check::ok(NAME, format!("{address} has a hub: {owner}"));
+        let check = Check::ok(NAME, format!("{address} has a hub: {owner}"));
+        return (check, true);
     }
-    Check::warn(
+    let check = Check::warn(
         NAME,
         format!("{address} is taken by {owner}"),
         "serve on another one: sandshell serve --listen 127.0.0.1:0",
-    )
+    );
+    (check, false)
 }
 
 /// Whether what listens there answers as a hub does. No token is shown to it.
@@ -384,11 +388,17 @@ fn is_hub(address: SocketAddr) -> bool {
 }
 
 /// Whether others can read the admin's token. It is never shown.
-fn token(file: &Path) -> Check {
+fn token(file: &Path, hub: bool) -> Check {
     const NAME: &str = "token-file";
     let shown = file.display();
     let metadata = match fs::metadata(file) {
         Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && hub => {
+            let value = format!("{shown} is not there, so the hub that is served has another");
+            let remedy =
+                "set SANDSHELL_TOKEN_FILE to the file that `sandshell serve` named at its start";
+            return Check::warn(NAME, value, remedy);
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Check::ok(NAME, format!("{shown} is made by `sandshell serve`"));
         }

@@ -11,7 +11,7 @@
 //! What is set is what counts for every command that talks to a hub.
 
 use std::fs;
-use std::io::{self, BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -63,8 +63,15 @@ impl Hub {
                 own: None,
             }),
             Err(error) if address_set || token_set => Err(unusable(url, &error)),
-            // Whoever listens there is none of our hubs.
-            Err(_) => Self::start(),
+            Err(error) => {
+                let line = format!(
+                    "sandshell: {url} cannot be used ({error}), so a hub of its own is started; hint: \
+                     `sandshell login` keeps a token for it\n"
+                );
+                // There is nowhere to tell that stderr is closed.
+                let _ = io::stderr().lock().write_all(line.as_bytes());
+                Self::start()
+            }
         }
     }
 

@@ -4,13 +4,13 @@
 //! client has its own way to take one from the environment, or to ask for it.
 
 use std::io::Write as _;
-use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
 use crate::arguments::McpClient;
 use crate::failure::Failure;
+use crate::own_name;
 
 /// The variable that a token is taken from.
 const TOKEN: &str = "SANDSHELL_TOKEN";
@@ -18,7 +18,7 @@ const TOKEN: &str = "SANDSHELL_TOKEN";
 pub(crate) fn print(client: McpClient, url: Option<&str>) -> Result<ExitCode, Failure> {
     let (text, place) = match url {
         Some(url) => (over_http(client, &address(url)?), place(client)),
-        None => (over_stdio(client, &program()), place(client)),
+        None => (over_stdio(client, &own_name()), place(client)),
     };
     let mut note = format!("Add this to {place}:\n");
     if url.is_some() && client != McpClient::Vscode {
@@ -47,23 +47,6 @@ fn address(url: &str) -> Result<String, Failure> {
             .hint("give one such as http://127.0.0.1:4020"));
     }
     Ok(format!("{base}/mcp"))
-}
-
-/// How a client starts us: by name where that finds this very program, else by its path.
-fn program() -> String {
-    const NAME: &str = "sandshell";
-    let Ok(own) = std::env::current_exe() else {
-        return NAME.to_owned();
-    };
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path)
-        .map(|dir| dir.join(NAME))
-        .find(|file| file.is_file());
-    let same = |file: &Path| file.canonicalize().is_ok_and(|real| real == own);
-    match found {
-        Some(file) if same(&file) => NAME.to_owned(),
-        _ => own.display().to_string(),
-    }
 }
 
 fn over_stdio(client: McpClient, program: &str) -> String {

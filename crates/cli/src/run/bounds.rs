@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn quantities_have_units() {
         for (text, bytes) in [
-            ("1", 1),
+            ("8192", 8192),
             ("64K", 64 << 10),
             ("512m", 512 << 20),
             ("1.5G", 3 << 29),

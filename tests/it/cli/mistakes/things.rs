@@ -29,6 +29,18 @@ pub(super) const MISTAKES: &[Mistake<'_>] = &[
         "no program \"pyhton\"",
         "command -v",
     ),
+    (
+        &["exec", "--", "ls | wc"],
+        127,
+        "no program \"ls | wc\"",
+        "goes after -c",
+    ),
+    (
+        &["cp", "/etc/hostname", "box:/nodir/x"],
+        1,
+        "/nodir/x",
+        "-u root",
+    ),
     (&["exec", "--", "/etc/passwd"], 126, "", "file stat"),
     (
         &["exec", "-u", "nobodyhere", "--", "true"],

@@ -46,6 +46,36 @@ pub(super) const MISTAKES: &[Mistake<'_>] = &[
         "-- ls",
     ),
     (
+        &["run", "alpine"],
+        2,
+        "unexpected argument 'alpine'",
+        "an image is `--image alpine`",
+    ),
+    (
+        &["run", "-v", "a:b", "--", "ls"],
+        2,
+        "unexpected argument '-v'",
+        "sandshell cp PATH SANDBOX:PATH",
+    ),
+    (
+        &["run", "--memory", "512", "--", "true"],
+        2,
+        "that is 512 bytes; add a unit, as in 512m",
+        "sandshell run --help",
+    ),
+    (
+        &["port", "expose", "box", "8000"],
+        2,
+        "unexpected argument '8000'",
+        "`sandshell port expose box/8000`",
+    ),
+    (
+        &["logs", "box", "p1"],
+        2,
+        "unexpected argument 'p1'",
+        "`sandshell logs box/p1`",
+    ),
+    (
         &["exec", "box", "-c", "a", "--", "b"],
         2,
         "cannot be used with",
