@@ -179,7 +179,8 @@ pub struct Settings {
     /// Whether the directory that commands start in may be missing or closed to their user.
     #[serde(default)]
     pub check_cwd: bool,
-    /// Whether the sandbox may be given another name.
+    /// Whether the sandbox waits to be used: it may be given another name, and is ready when all that it
+    /// holds ready is.
     #[serde(default)]
     pub waits: bool,
 }
@@ -348,7 +349,7 @@ pub async fn serve(
         liveness: None,
         relay: None,
         check_cwd: false,
-        naming: Naming::default(),
+        waits: false,
     };
     serve_on(listener, token, &options, init, surroundings, announce).await
 }
@@ -408,11 +409,7 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
         liveness,
         relay,
         check_cwd: settings.check_cwd,
-        naming: if settings.waits {
-            Naming::expected()
-        } else {
-            Naming::default()
-        },
+        waits: settings.waits,
     };
     let served = serve_on(listener, None, &options, init, surroundings, announce).await;
     if let Err(AgentError::Start(error)) = &served
@@ -450,7 +447,8 @@ struct Surroundings {
     relay: Option<RelayConfig>,
     /// Whether the directory that commands start in is to be tried first.
     check_cwd: bool,
-    naming: Naming,
+    /// Whether nobody asks for anything yet.
+    waits: bool,
 }
 
 async fn serve_on(
@@ -467,7 +465,7 @@ async fn serve_on(
         liveness,
         relay,
         check_cwd,
-        naming,
+        waits,
     } = surroundings;
     let address = listener.address().map_err(|source| AgentError::Listen {
         listen: options.listen.clone(),
@@ -518,7 +516,11 @@ async fn serve_on(
         contexts: contexts.clone(),
         backups: backups.map_err(AgentError::Backups)?,
         protections,
-        naming: Arc::new(naming),
+        naming: Arc::new(if waits {
+            Naming::expected()
+        } else {
+            Naming::default()
+        }),
     });
     let browsers = Browsers::new(&address, options.cors_origins.clone(), &options.allow_hosts);
     let edge = Edge::new(
@@ -547,6 +549,9 @@ async fn serve_on(
             agent.shutdown.clone(),
         ))
     });
+    if waits {
+        executor.settled().await;
+    }
     let result = run(options, &agent, &edge, liveness, || {
         announce(&Started {
             address,

@@ -156,6 +156,14 @@ impl Executor {
         Ok(executor)
     }
 
+    /// Waits until nothing is left of our start that would be in the way of the first command.
+    pub async fn settled(&self) {
+        if let Some(shells) = &self.0.exec_shells {
+            shells.filled().await;
+        }
+        self.0.session_shells.filled().await;
+    }
+
     pub(crate) fn host(&self) -> &Arc<Host> {
         &self.0.host
     }

@@ -42,6 +42,8 @@ pub(crate) struct Pool<T> {
     wanted: Arc<Semaphore>,
     /// Told when someone finds the queue empty.
     hungry: Arc<Notify>,
+    /// Told when one is made, or cannot be.
+    made: Arc<Notify>,
     /// How many more may be held ready than now.
     growth: AtomicUsize,
 }
@@ -60,10 +62,12 @@ impl<T: Member> Pool<T> {
         let (sender, receiver) = mpsc::channel(size.max(1));
         let wanted = Arc::new(Semaphore::new(1));
         let hungry = Arc::new(Notify::new());
+        let told = Arc::new(Notify::new());
         let pool = Arc::new(Self {
             ready: Mutex::new(receiver),
             wanted: wanted.clone(),
             hungry: hungry.clone(),
+            made: told.clone(),
             growth: AtomicUsize::new(size.saturating_sub(1)),
         });
         tokio::spawn(async move {
@@ -81,12 +85,24 @@ impl<T: Member> Pool<T> {
                     hungry.notified().await;
                     made = patiently(&make, &wanted).await;
                 }
-                if sender.send(made).await.is_err() {
+                let closed = sender.send(made).await.is_err();
+                told.notify_waiters();
+                if closed {
                     return;
                 }
             }
         });
         pool
+    }
+
+    /// Waits until the first is held ready, or cannot be made. For whoever comes before all takers.
+    pub(crate) async fn filled(&self) {
+        let mut made = std::pin::pin!(self.made.notified());
+        made.as_mut().enable();
+        if self.ready.lock().await.is_empty() {
+            self.hungry.notify_one();
+            made.await;
+        }
     }
 
     /// A member that can be used.
