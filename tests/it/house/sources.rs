@@ -56,6 +56,27 @@ fn only_sys_has_blocks_the_compiler_cannot_check() {
 }
 
 #[test]
+fn each_of_those_blocks_is_in_the_inventory() {
+    let opening = format!("{UNSAFE} {{");
+    let sys = root().join("crates/sys/src");
+    let document = read("SECURITY.md");
+    for path in sources().iter().filter(|path| path.starts_with(&sys)) {
+        let lines = code(path);
+        let blocks = |line: &String| line.matches(&opening).count();
+        let name = path.strip_prefix(&sys).unwrap().display();
+        let row = format!(
+            "| `{name}` | {} | ",
+            lines.iter().map(blocks).sum::<usize>()
+        );
+        let uses = lines.iter().any(|line| has_word(line, UNSAFE));
+        assert!(
+            !uses || document.contains(&row),
+            "SECURITY.md has no row that starts with\n{row}"
+        );
+    }
+}
+
+#[test]
 fn every_crate_keeps_the_lints_of_the_workspace() {
     let workspace: toml::Table = read("Cargo.toml").parse().unwrap();
     let rules = &workspace["workspace"]["lints"];
