@@ -9,7 +9,7 @@ mod contexts;
 pub(crate) mod document;
 mod exec;
 pub(crate) mod explorer;
-mod files;
+pub(crate) mod files;
 mod git;
 mod metrics;
 mod output;

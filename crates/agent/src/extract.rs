@@ -187,7 +187,7 @@ fn too_large() -> ApiError {
     .hint("Send large input through POST /v1/processes/{id}/stdin, which has no limit.")
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     // Serde would take the fields of an object from an array, too.
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(ApiError::new(

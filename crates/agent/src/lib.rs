@@ -28,6 +28,8 @@ mod browsers;
 mod edge;
 mod extract;
 pub mod front;
+#[doc(hidden)]
+pub mod fuzzing;
 mod idempotency;
 mod listen;
 mod metrics;

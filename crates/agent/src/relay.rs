@@ -18,7 +18,7 @@
 //! ports of the sandbox. Invariants: connections, names and listeners are bounded; a hub that was
 //! started again is found again.
 
-mod dns;
+pub(crate) mod dns;
 mod host;
 mod names;
 

@@ -123,7 +123,7 @@ impl Settings {
         Self::read_in(remote, &Surroundings::real())
     }
 
-    fn read_in(remote: &Remote, surroundings: &Surroundings) -> Result<Self, Failure> {
+    pub(crate) fn read_in(remote: &Remote, surroundings: &Surroundings) -> Result<Self, Failure> {
         let mut warnings = Vec::new();
         let user_path = user_file_path(surroundings.variable);
         let user = UserFile::read(user_path.as_deref(), &mut warnings)?;

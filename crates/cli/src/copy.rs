@@ -424,7 +424,7 @@ async fn download_tree(
     unpacked.map_err(|error| local("written", target, &error))
 }
 
-fn unpack(receiver: mpsc::Receiver<Bytes>, target: &Path) -> io::Result<()> {
+pub(crate) fn unpack(receiver: mpsc::Receiver<Bytes>, target: &Path) -> io::Result<()> {
     std::fs::create_dir_all(target)?;
     let mut archive = tar::Archive::new(Pieces {
         receiver,

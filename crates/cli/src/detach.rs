@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 /// A sequence of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Keys(Vec<u8>);
+pub struct Keys(Vec<u8>);
 
 impl FromStr for Keys {
     type Err = String;
@@ -30,19 +30,19 @@ impl FromStr for Keys {
 }
 
 /// Holds back what may be the beginning of the keys.
-pub(crate) struct Detach {
+pub struct Detach {
     keys: Keys,
     /// How many of the keys were typed.
     matched: usize,
 }
 
 impl Detach {
-    pub(crate) fn new(keys: Keys) -> Self {
+    pub fn new(keys: Keys) -> Self {
         Self { keys, matched: 0 }
     }
 
     /// What is to be passed on of what was typed, and whether the keys were complete.
-    pub(crate) fn filter(&mut self, typed: &[u8]) -> (Vec<u8>, bool) {
+    pub fn filter(&mut self, typed: &[u8]) -> (Vec<u8>, bool) {
         let keys = &self.keys.0;
         let mut pass = Vec::with_capacity(typed.len() + keys.len());
         for &byte in typed {

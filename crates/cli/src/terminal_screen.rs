@@ -32,7 +32,7 @@ use crate::detach::{Detach, Keys};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::relay;
-use replay::Replay;
+pub use replay::Replay;
 
 /// What leaves the alternate screen, shows the cursor and ends mouse and paste reports: what a program that
 /// goes on without us has set on our terminal.

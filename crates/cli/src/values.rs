@@ -7,7 +7,7 @@ use sandshell_types::{Env, Timestamp};
 use crate::failure::Failure;
 
 /// A time such as `500ms`, `30s`, `5m`, `2h` or `1d`; a bare number is seconds. In milliseconds.
-pub(crate) fn duration(text: &str) -> Result<u64, String> {
+pub fn duration(text: &str) -> Result<u64, String> {
     let split = text
         .find(|c: char| !(c.is_ascii_digit() || c == '.'))
         .unwrap_or(text.len());
@@ -28,7 +28,7 @@ pub(crate) fn duration(text: &str) -> Result<u64, String> {
 const LEAST_BYTES: f64 = 4096.0;
 
 /// A size such as `512m` or `2g`, in powers of 1024; a bare number is bytes.
-pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+pub fn bytes(text: &str) -> Result<u64, String> {
     let lower = text.to_ascii_lowercase();
     let split = lower
         .find(|c: char| !(c.is_ascii_digit() || c == '.'))
@@ -119,7 +119,7 @@ pub(crate) fn environment(
 }
 
 /// Words as text that a shell splits into the same words.
-pub(crate) fn quoted(words: &[String]) -> String {
+pub fn quoted(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
     let quoted = |word: &String| {
         if !word.is_empty() && word.chars().all(plain) {

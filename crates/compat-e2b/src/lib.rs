@@ -18,6 +18,8 @@ mod drain;
 mod error;
 mod files;
 mod filesystem;
+#[doc(hidden)]
+pub mod fuzzing;
 mod interpreter;
 mod json;
 mod known;

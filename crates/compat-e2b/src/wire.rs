@@ -413,7 +413,7 @@ pub(crate) struct Inbox<T> {
 }
 
 impl<T: DeserializeOwned> Inbox<T> {
-    fn new(body: Body, codec: Codec, message: Message) -> Self {
+    pub(crate) fn new(body: Body, codec: Codec, message: Message) -> Self {
         Self {
             body,
             held: BytesMut::new(),

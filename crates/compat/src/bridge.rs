@@ -21,7 +21,7 @@ mod pty;
 mod sandbox;
 mod session;
 mod tunnel;
-mod workspace;
+pub(crate) mod workspace;
 
 use axum::Router;
 use axum::body::Body;

@@ -13,7 +13,7 @@ mod error;
 mod exec;
 mod file;
 mod git;
-mod mux;
+pub(crate) mod mux;
 mod port;
 mod process;
 mod pty;

@@ -23,6 +23,8 @@ mod bridge;
 mod cloudflare;
 mod daytona;
 mod form;
+#[doc(hidden)]
+pub mod fuzzing;
 mod lease;
 mod pages;
 mod pty;

@@ -51,7 +51,7 @@ impl Frames {
     }
 }
 
-fn encode(strings: &[&str]) -> Vec<u8> {
+pub(crate) fn encode(strings: &[&str]) -> Vec<u8> {
     let size: usize = strings.iter().map(|text| 4 + text.len()).sum();
     let mut message = Vec::with_capacity(4 + size);
     message.extend_from_slice(&(size as u32).to_be_bytes());
@@ -62,7 +62,7 @@ fn encode(strings: &[&str]) -> Vec<u8> {
     message
 }
 
-fn split_message(buffer: &mut BytesMut) -> io::Result<Option<Vec<String>>> {
+pub(crate) fn split_message(buffer: &mut BytesMut) -> io::Result<Option<Vec<String>>> {
     let Some(size) = length(buffer) else {
         return Ok(None);
     };

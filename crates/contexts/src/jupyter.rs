@@ -10,9 +10,9 @@
 //! A run is over when both its reply and its `idle` are there: only then has all output come.
 
 mod directory;
-mod message;
+pub(crate) mod message;
 mod spec;
-mod zmtp;
+pub(crate) mod zmtp;
 
 use std::path::Path;
 use std::time::Duration;

@@ -24,6 +24,8 @@ mod context;
 mod driver;
 mod error;
 mod frames;
+#[doc(hidden)]
+pub mod fuzzing;
 mod javascript;
 mod jupyter;
 mod kernel;

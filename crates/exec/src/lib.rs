@@ -19,6 +19,8 @@ mod error;
 pub mod events;
 mod executor;
 mod fence;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 pub mod inside;
 mod oom;

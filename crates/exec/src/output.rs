@@ -33,6 +33,7 @@ use std::path::PathBuf;
 
 mod disk;
 mod excerpt;
+pub(crate) mod fuzzing;
 mod joint;
 mod log;
 mod order;
@@ -135,7 +136,7 @@ impl Marks {
 
 /// All sizes of a log. Tests use tiny ones to reach every path with little data.
 #[derive(Debug, Clone)]
-struct Config {
+pub(crate) struct Config {
     /// The directory of the segment files.
     dir: PathBuf,
     /// Most bytes kept.

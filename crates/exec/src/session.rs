@@ -12,7 +12,7 @@
 
 mod channel;
 mod command;
-mod dialect;
+pub(crate) mod dialect;
 mod interrupt;
 mod owner;
 pub(crate) mod shell;

@@ -112,13 +112,13 @@ enum Before {
 }
 
 /// Whether `text` can be given to a waiting shell.
-pub(crate) fn suits_waiting_shell(text: &str) -> bool {
+pub fn suits_waiting_shell(text: &str) -> bool {
     command_words(text).is_some_and(|words| words.iter().all(|word| !SHOWING_DEPTH.contains(word)))
 }
 
 /// Whether `text` leaves variables, options, directory and all else of a shell as they are, in a
 /// shell without functions, aliases and traps of the user's.
-pub(crate) fn leaves_state_alone(text: &str) -> bool {
+pub fn leaves_state_alone(text: &str) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_./+-:[".contains(byte);
     command_words(text).is_some_and(|words| {
         words

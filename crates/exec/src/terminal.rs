@@ -16,7 +16,7 @@
 
 mod owner;
 mod recording;
-mod screen;
+pub(crate) mod screen;
 mod viewer;
 
 use std::collections::VecDeque;

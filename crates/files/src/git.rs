@@ -13,17 +13,17 @@
 //! paths stand behind `--`); `ext::` and other helpers that run commands are off; git never asks
 //! anybody anything; credentials travel by a pipe only ([`credentials`]).
 
-mod branches;
+pub(crate) mod branches;
 mod change;
 mod clone;
 mod command;
-mod credentials;
-mod diff;
+pub(crate) mod credentials;
+pub(crate) mod diff;
 mod failure;
-mod log;
-mod progress;
-mod remote;
-mod status;
+pub(crate) mod log;
+pub(crate) mod progress;
+pub(crate) mod remote;
+pub(crate) mod status;
 
 use sandshell_exec::{ExecError, Executor};
 use sandshell_types::SessionId;

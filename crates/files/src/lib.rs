@@ -13,6 +13,8 @@ mod dirs;
 mod entry;
 mod error;
 mod find;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod git;
 mod kernels_own;
 mod list;

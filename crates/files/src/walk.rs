@@ -11,7 +11,7 @@
 //! there.
 
 mod globs;
-mod rules;
+pub(crate) mod rules;
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

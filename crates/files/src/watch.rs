@@ -13,7 +13,7 @@
 //! nor what is kept (`ring`). Invariants: one task for each watch; a slow reader delays nobody and is
 //! told when it missed something; what ended before a question is in its answer.
 
-mod filter;
+pub(crate) mod filter;
 mod follower;
 mod ring;
 mod tree;

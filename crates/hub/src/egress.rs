@@ -34,7 +34,7 @@ mod resolve;
 mod sandbox;
 mod serve;
 mod socks;
-mod spoken;
+pub(crate) mod spoken;
 mod stream;
 mod tunnel;
 

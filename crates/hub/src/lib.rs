@@ -31,6 +31,8 @@ mod dialects;
 mod edge;
 mod error;
 mod figures;
+#[doc(hidden)]
+pub mod fuzzing;
 mod inside;
 mod local;
 mod mcp;

@@ -125,7 +125,7 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    fn read(label: &str) -> Option<Self> {
+    pub(crate) fn read(label: &str) -> Option<Self> {
         let (port, rest) = label.split_once('-')?;
         let (sandbox, token) = rest.rsplit_once('-')?;
         let digits = port.bytes().all(|b| b.is_ascii_digit()) && !port.starts_with('0');
@@ -134,6 +134,13 @@ impl Name {
             sandbox: sandbox.to_owned(),
             token: token.to_owned(),
         })
+    }
+
+    /// The minute until which it holds, if it was signed with this.
+    pub(crate) fn signed_until(&self, secret: &[u8; 32]) -> Option<u32> {
+        let minute = self.token.get(..EXPIRY_DIGITS).and_then(number)?;
+        let right = sign(secret, self.port, &self.sandbox, minute);
+        bool::from(right.as_bytes().ct_eq(self.token.as_bytes())).then_some(minute)
     }
 }
 
@@ -234,12 +241,7 @@ impl Previews {
         let secret = self
             .read(|secrets| secrets.get(&key).copied())
             .ok_or_else(nothing)?;
-        let minute = name.token.get(..EXPIRY_DIGITS).and_then(number);
-        let minute = minute.ok_or_else(nothing)?;
-        let right = sign(&secret, name.port, &name.sandbox, minute);
-        if !bool::from(right.as_bytes().ct_eq(name.token.as_bytes())) {
-            return Err(nothing());
-        }
+        let minute = name.signed_until(&secret).ok_or_else(nothing)?;
         if expiry(minute) <= Timestamp::now() {
             return Err(ApiError::new(ErrorCode::Forbidden, "this name has expired")
                 .hint("POST /v1/sandboxes/{sandbox}/ports/{port}/preview makes another."));
@@ -302,7 +304,7 @@ fn expiry(minute: u32) -> Timestamp {
 }
 
 /// The token of a name.
-fn sign(secret: &[u8; 32], port: u16, sandbox: &str, minute: u32) -> String {
+pub(crate) fn sign(secret: &[u8; 32], port: u16, sandbox: &str, minute: u32) -> String {
     let message = format!("{port}-{sandbox}-{minute}");
     // A key of any length will do, so this cannot fail.
     let digest = Hmac::<Sha256>::new_from_slice(secret)

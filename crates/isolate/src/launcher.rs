@@ -453,6 +453,13 @@ fn reply(socket: &OwnedFd, answer: Result<Vec<OwnedFd>, Refusal>) {
     let _ = packet::send(socket, &text, &fds);
 }
 
+/// What a wish of these bytes comes to, in its one form.
+#[doc(hidden)]
+pub fn wish_of(bytes: &[u8]) -> Option<Vec<u8>> {
+    let wish: Wish = serde_json::from_slice(bytes).ok()?;
+    serde_json::to_vec(&wish).ok()
+}
+
 fn read_wish(memfd: OwnedFd) -> Option<Wish> {
     let mut file = File::from(memfd);
     std::io::Seek::rewind(&mut file).ok()?;

@@ -120,7 +120,8 @@ pub enum Exit {
 }
 
 impl SpawnRequest {
-    fn encode(&self) -> Vec<u8> {
+    /// The bytes of a request.
+    pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::new();
         w.u64(self.id);
         w.u32(

@@ -4,7 +4,7 @@
 //! of the inside.
 
 mod changes;
-mod conditions;
+pub(crate) mod conditions;
 mod content;
 mod listing;
 

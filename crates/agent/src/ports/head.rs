@@ -170,7 +170,7 @@ fn rewrite_origin(headers: &mut HeaderMap, outside: &HeaderValue, inside: &Heade
 }
 
 /// Leaves out our own cookies. HTTP/2 may bring one field for each cookie; HTTP/1.1 has one field.
-fn strip_cookie(headers: &mut HeaderMap) {
+pub(crate) fn strip_cookie(headers: &mut HeaderMap) {
     let whole = headers.get_all(header::COOKIE).iter().count() < 2;
     let is_ours = |cookie: &[u8]| cookie.starts_with(COOKIE.as_bytes());
     if whole && !cookies(headers).any(is_ours) {
@@ -214,7 +214,7 @@ fn moved(location: &str, (target, prefix): (Target, &str)) -> Option<String> {
 }
 
 /// The path and query as the server inside gets them: byte for byte, without the port token.
-pub(super) fn inside_path(rest: &str, query: Option<&str>) -> String {
+pub(crate) fn inside_path(rest: &str, query: Option<&str>) -> String {
     let Some(query) = query else {
         return rest.to_owned();
     };

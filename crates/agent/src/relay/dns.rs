@@ -132,18 +132,18 @@ async fn answer(message: &[u8], names: &Names) -> Option<Vec<u8>> {
 
 /// What is asked.
 #[derive(Debug, PartialEq, Eq)]
-struct Question<'a> {
+pub(crate) struct Question<'a> {
     /// In lower case; none if it is no name of a host.
-    name: Option<String>,
+    pub(crate) name: Option<String>,
     kind: u16,
     class: u16,
     /// As it stands in the message.
-    bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> Question<'a> {
     /// Reads the first question. A name in it is never compressed.
-    fn parse(bytes: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let mut name = Some(String::new());
         let mut at = 0;
         loop {

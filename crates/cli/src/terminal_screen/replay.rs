@@ -19,7 +19,7 @@ enum State {
 
 /// The bytes up to where we came.
 #[derive(Debug)]
-pub(super) struct Replay {
+pub struct Replay {
     left: u64,
     state: State,
     /// The sequence so far.
@@ -28,7 +28,7 @@ pub(super) struct Replay {
 
 impl Replay {
     /// Of this many bytes; all that come after them pass as they are.
-    pub(super) fn of(bytes: u64) -> Self {
+    pub fn of(bytes: u64) -> Self {
         Self {
             left: bytes,
             state: State::Text,
@@ -37,7 +37,7 @@ impl Replay {
     }
 
     /// What is to be shown of these bytes.
-    pub(super) fn filter(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub fn filter(&mut self, bytes: &[u8]) -> Vec<u8> {
         let old = usize::try_from(self.left).unwrap_or(usize::MAX);
         let (old, new) = bytes.split_at(old.min(bytes.len()));
         self.left -= old.len() as u64;

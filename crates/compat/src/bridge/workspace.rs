@@ -8,7 +8,7 @@ use sandshell_client::FileQuery;
 pub(super) const ROOT: &str = "/workspace";
 
 /// An absolute path in the workspace, by its bytes; `None` for one that leads out. Relative ones start at it.
-pub(super) fn resolve(path: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn resolve(path: &[u8]) -> Option<Vec<u8>> {
     let mut parts: Vec<&[u8]> = Vec::new();
     if !path.starts_with(b"/") {
         parts.push(b"workspace");
@@ -44,7 +44,7 @@ pub(super) fn file(path: Vec<u8>) -> FileQuery {
 }
 
 /// The bytes that stand in a path of an address; `None` when an escape is none.
-pub(super) fn unescape(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {

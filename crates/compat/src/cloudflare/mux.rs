@@ -190,6 +190,12 @@ async fn understand(text: Bytes) -> Result<Asked, Fault> {
     read.unwrap_or_else(|error| Err(Fault::new(Code::InternalError, error.to_string())))
 }
 
+/// Id, method, path and body of a message.
+pub(crate) fn message(text: &Bytes) -> Option<(String, String, String, Bytes)> {
+    let asked = read(text).ok()?;
+    Some((asked.id, asked.method, asked.path, asked.body))
+}
+
 fn read(text: &Bytes) -> Result<Asked, Fault> {
     let message: Message<'_> = serde_json::from_slice(text)
         .map_err(|error| Fault::new(Code::ValidationFailed, format!("Not a message: {error}")))?;

@@ -135,7 +135,7 @@ fn greeting() -> [u8; 64] {
     greeting
 }
 
-fn write_frame(out: &mut Vec<u8>, flags: u8, body: &[u8]) {
+pub(crate) fn write_frame(out: &mut Vec<u8>, flags: u8, body: &[u8]) {
     if let Ok(size) = u8::try_from(body.len()) {
         out.extend_from_slice(&[flags, size]);
     } else {
@@ -145,7 +145,7 @@ fn write_frame(out: &mut Vec<u8>, flags: u8, body: &[u8]) {
     out.extend_from_slice(body);
 }
 
-fn split_frame(buffer: &mut BytesMut) -> io::Result<Option<(u8, Bytes)>> {
+pub(crate) fn split_frame(buffer: &mut BytesMut) -> io::Result<Option<(u8, Bytes)>> {
     let Some(&flags) = buffer.first() else {
         return Ok(None);
     };

@@ -37,7 +37,7 @@ pub struct Root {
 }
 
 impl Root {
-    pub(super) fn new(dir: OwnedFd) -> Result<Self, Errno> {
+    pub(crate) fn new(dir: OwnedFd) -> Result<Self, Errno> {
         let descriptors = openat(
             CWD,
             "/proc/self/fd",

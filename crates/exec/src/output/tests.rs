@@ -15,51 +15,20 @@ use bytes::Bytes;
 use sandshell_types::Truncate;
 use tempfile::TempDir;
 
+use super::fuzzing::{settled, tiny};
 use super::order::{Block, Cursor, Order, OrderPlace};
 use super::{
-    Config, JointPiece, JointReader, LogLimits, OutputError, OutputLog, PerStream, Stream,
+    JointPiece, JointReader, LogLimits, OutputError, OutputLog, PerStream, Stream,
     StreamReader,
 };
 use Stream::{Stderr, Stdout};
 
-/// Sizes at which a few hundred bytes reach every path.
-fn tiny(dir: &Path, cap: u64, keep_head: u64) -> Config {
-    Config {
-        dir: dir.join("log"),
-        cap,
-        keep_head,
-        piece: 16,
-        gather: 8,
-        small: 24,
-        tail: 32,
-        flush_at: 32,
-        unwritten_max: 64,
-        batch: 40,
-        segment: 48,
-        window: 20,
-        joint_piece: 12,
-        order_runs: 4,
-        order_blocks: 2,
-        order_segment: 3,
-    }
-}
 
 /// A cap that nothing here reaches.
 const PLENTY: u64 = 1 << 30;
 
 fn real(dir: &Path, cap: u64, keep_head: u64) -> OutputLog {
     OutputLog::new(dir.join("log"), LogLimits { cap, keep_head })
-}
-
-/// Waits until no flush job runs.
-async fn settled(log: &OutputLog) {
-    loop {
-        let progress = log.shared.flushed.notified();
-        if !log.shared.lock().flushing {
-            return;
-        }
-        progress.await;
-    }
 }
 
 async fn read_all(mut reader: StreamReader) -> Vec<u8> {

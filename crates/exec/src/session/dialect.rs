@@ -32,7 +32,7 @@ macro_rules! at {
 
 /// Which language the shell speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(crate) enum Dialect {
     Bash,
     Posix,
 }

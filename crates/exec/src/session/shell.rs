@@ -24,7 +24,7 @@ use crate::variables::StartedWith;
 
 /// What the shell says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Message {
+pub(crate) enum Message {
     /// A command is over.
     Done { seq: u64, status: i32, cwd: String },
     /// The state after that command is saved.
@@ -262,49 +262,12 @@ impl Line {
         std::iter::from_fn(|| self.parse()).collect()
     }
 
-    /// Takes one whole message off what was read. Whatever is not one is skipped: a command can
-    /// write to this pipe only by going out of its way, and harms only its own session.
     fn parse(&mut self) -> Option<Message> {
-        loop {
-            let fields: Vec<&[u8]> = self.incoming.splitn(4, |b| *b == 0).collect();
-            let first = *fields.first()?;
-            if fields.len() < 2 {
-                // Not even one field is whole; a flood without NUL is dropped.
-                if self.incoming.len() > 1 << 20 {
-                    self.incoming.clear();
-                }
-                return None;
-            }
-            let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<u64>().ok();
-            let (message, used) = match first.split_first() {
-                Some((b's', seq)) => {
-                    let message = number(seq).map(|seq| Message::Saved { seq });
-                    (message, first.len() + 1)
-                }
-                Some((b'd', seq)) => {
-                    let [_, status, cwd, _] = fields.as_slice() else {
-                        return None;
-                    };
-                    let message = number(seq).zip(number(status)).map(|(seq, status)| {
-                        let cwd = String::from_utf8_lossy(cwd).into_owned();
-                        Message::Done {
-                            seq,
-                            status: status as i32,
-                            cwd,
-                        }
-                    });
-                    (message, first.len() + status.len() + cwd.len() + 3)
-                }
-                _ => (None, first.len() + 1),
-            };
-            self.incoming.drain(..used.min(self.incoming.len()));
-            if let Some(message) = message {
-                if let Message::Saved { seq } = message {
-                    self.saved = Some(seq);
-                }
-                return Some(message);
-            }
+        let message = take_message(&mut self.incoming)?;
+        if let Message::Saved { seq } = message {
+            self.saved = Some(seq);
         }
+        Some(message)
     }
 
     /// Looks for the next message for a moment instead of going to sleep, for when it is known to be
@@ -328,4 +291,50 @@ impl Line {
     pub(super) fn saved(&self) -> Option<u64> {
         self.saved
     }
+}
+
+/// Most bytes of a message. Its one part without a bound of its own is the working directory.
+pub(crate) const MESSAGE_MAX: usize = 1 << 20;
+
+/// Takes one whole message off what was read. Whatever is not one is skipped: a command can write to
+/// this pipe only by going out of its way, and harms only its own session.
+pub(crate) fn take_message(incoming: &mut Vec<u8>) -> Option<Message> {
+    let mut used = 0;
+    let message = loop {
+        let rest = incoming.get(used..).unwrap_or_default();
+        let fields: Vec<&[u8]> = rest.splitn(4, |b| *b == 0).collect();
+        let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<u64>().ok();
+        let (message, length) = match fields.as_slice() {
+            [[b's', seq @ ..], _, ..] => {
+                let message = number(seq).map(|seq| Message::Saved { seq });
+                (message, seq.len() + 2)
+            }
+            [[b'd', seq @ ..], status, cwd, _] => {
+                let message = number(seq).zip(number(status)).map(|(seq, status)| {
+                    let cwd = String::from_utf8_lossy(cwd).into_owned();
+                    Message::Done {
+                        seq,
+                        status: status as i32,
+                        cwd,
+                    }
+                });
+                (message, seq.len() + status.len() + cwd.len() + 4)
+            }
+            // The end of it is to come; in a flood it never does.
+            [_] | [[b'd', ..], ..] => {
+                if rest.len() > MESSAGE_MAX {
+                    used = incoming.len();
+                }
+                break None;
+            }
+            [first, ..] => (None, first.len() + 1),
+            [] => break None,
+        };
+        used += length;
+        if message.is_some() {
+            break message;
+        }
+    };
+    incoming.drain(..used.min(incoming.len()));
+    message
 }

@@ -99,7 +99,7 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Reads a dump; `None` when it is not whole.
-    pub(super) fn parse(dump: &[u8], dialect: Dialect) -> Option<Self> {
+    pub(crate) fn parse(dump: &[u8], dialect: Dialect) -> Option<Self> {
         // Values are bytes to bash and may not be UTF-8; such a value cannot pass through the
         // restore script as text, so it is kept byte for byte by escaping (see `lossless`).
         let text = lossless(dump);
@@ -304,7 +304,7 @@ fn declared_name(line: &str) -> Option<&str> {
 
 /// Text in which each byte that is not UTF-8 stands as a private-use character, so that
 /// [`restore_bytes`] can put it back.
-fn lossless(bytes: &[u8]) -> String {
+pub(crate) fn lossless(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
@@ -318,7 +318,7 @@ fn lossless(bytes: &[u8]) -> String {
     text
 }
 
-fn restore_bytes(text: &str) -> Vec<u8> {
+pub(crate) fn restore_bytes(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     for c in text.chars() {
         match u32::from(c).checked_sub(0x0010_FF00) {

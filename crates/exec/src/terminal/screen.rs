@@ -39,7 +39,7 @@ const SEQUENCE_MAX: usize = 4096;
 const ANSWERS_MAX: usize = 4096;
 
 /// A screen. See the module.
-pub(crate) struct Screen {
+pub struct Screen {
     terminal: Terminal,
     parser: Parser,
     cols: u16,
@@ -55,7 +55,7 @@ pub(crate) struct Screen {
 
 impl Screen {
     /// An empty screen.
-    pub(crate) fn new(cols: u16, rows: u16) -> Result<Self, InvalidSize> {
+    pub fn new(cols: u16, rows: u16) -> Result<Self, InvalidSize> {
         if cols > MAX_COLS || rows > MAX_ROWS {
             return Err(InvalidSize {
                 cols: cols.into(),
@@ -75,34 +75,34 @@ impl Screen {
     }
 
     /// Takes output.
-    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+    pub fn feed(&mut self, bytes: &[u8]) {
         self.guarded(|screen| screen.decode(bytes));
     }
 
     /// Changes the size; it is brought into bounds.
-    pub(crate) fn resize(&mut self, cols: u16, rows: u16) {
+    pub fn resize(&mut self, cols: u16, rows: u16) {
         let (cols, rows) = (cols.clamp(1, MAX_COLS), rows.clamp(1, MAX_ROWS));
         (self.cols, self.rows) = (cols, rows);
         self.guarded(|screen| screen.terminal.resize(usize::from(cols), usize::from(rows)));
     }
 
     /// Columns and rows.
-    pub(crate) fn size(&self) -> (u16, u16) {
+    pub fn size(&self) -> (u16, u16) {
         (self.cols, self.rows)
     }
 
     /// The title.
-    pub(crate) fn title(&self) -> Option<&str> {
+    pub fn title(&self) -> Option<&str> {
         self.extras.title.as_deref()
     }
 
     /// Whether a program has the alternate screen.
-    pub(crate) fn is_alternate(&self) -> bool {
+    pub fn is_alternate(&self) -> bool {
         self.terminal.active_screen_kind() == ScreenKind::Alternate
     }
 
     /// Where the cursor is. One that waits behind the last column is shown in it.
-    pub(crate) fn cursor(&self) -> TerminalCursor {
+    pub fn cursor(&self) -> TerminalCursor {
         let cursor = self.terminal.cursor();
         TerminalCursor {
             col: (cursor.col as u16).min(self.cols - 1),
@@ -112,13 +112,13 @@ impl Screen {
     }
 
     /// All rows, without blanks at their ends.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let lines: Vec<String> = self.terminal.screen().visible_lines().map(row).collect();
         lines.join("\n")
     }
 
     /// The last lines that scrolled away at the top of the normal screen.
-    pub(crate) fn scrollback(&self, most: usize) -> String {
+    pub fn scrollback(&self, most: usize) -> String {
         let screen = self.terminal.primary_screen();
         let above = screen.all_lines().count() - screen.visible_lines().len();
         let lines: Vec<String> = screen
@@ -131,7 +131,7 @@ impl Screen {
     }
 
     /// What draws this screen on a terminal of the same size, whatever that shows now.
-    pub(crate) fn redraw(&self) -> Vec<u8> {
+    pub fn redraw(&self) -> Vec<u8> {
         let mut drawn = b"\x1bc".to_vec();
         drawn.extend(self.extras.title_sequence().into_bytes());
         let cells = catch_unwind(AssertUnwindSafe(|| self.terminal.dump()));
@@ -142,7 +142,7 @@ impl Screen {
 
     /// The same, and then what had come of a sequence or character that is not complete, so that
     /// the next bytes of output go on from here.
-    pub(crate) fn redraw_to_go_on(&self) -> Vec<u8> {
+    pub fn redraw_to_go_on(&self) -> Vec<u8> {
         let mut drawn = self.redraw();
         drawn.extend_from_slice(self.sequence.as_bytes());
         drawn.extend_from_slice(&self.partial);
@@ -150,7 +150,7 @@ impl Screen {
     }
 
     /// Answers to what programs asked since the last call.
-    pub(crate) fn take_answers(&mut self) -> Vec<u8> {
+    pub fn take_answers(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.answers)
     }
 

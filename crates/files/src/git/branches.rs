@@ -49,7 +49,7 @@ pub async fn branches(
     })
 }
 
-fn branch(line: &str) -> Option<GitBranch> {
+pub(crate) fn branch(line: &str) -> Option<GitBranch> {
     let fields: Vec<&str> = line.split('\0').collect();
     let [name, commit, head, symref, upstream, track] = fields.as_slice() else {
         return None;

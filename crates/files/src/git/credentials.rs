@@ -121,7 +121,7 @@ fn http_url(url: &str) -> Option<HttpUrl<'_>> {
 }
 
 /// Refuses URLs that git could take for something else, or that hold a secret.
-pub(super) fn check_url(url: &str) -> Result<(), GitError> {
+pub(crate) fn check_url(url: &str) -> Result<(), GitError> {
     let refuse = |detail: &str, hint: Option<&str>| {
         Err(GitError::Invalid {
             pointer: "/url".to_owned(),

@@ -68,7 +68,7 @@ pub async fn diff(executor: &Executor, request: GitDiffRequest) -> Result<GitDif
 }
 
 /// `added TAB deleted TAB path NUL`, or for a rename an empty path and two more records.
-fn files(output: &[u8]) -> Vec<GitDiffFile> {
+pub(crate) fn files(output: &[u8]) -> Vec<GitDiffFile> {
     let mut records = output.split(|b| *b == 0);
     let mut found = Vec::new();
     while let Some(record) = records.next()

@@ -58,7 +58,7 @@ pub async fn log(executor: &Executor, request: GitLogRequest) -> Result<List<Git
     })
 }
 
-fn commits(output: &[u8]) -> Vec<GitCommit> {
+pub(crate) fn commits(output: &[u8]) -> Vec<GitCommit> {
     let fields: Vec<String> = output
         .split(|b| *b == 0)
         .map(|field| String::from_utf8_lossy(field).into_owned())

@@ -7,11 +7,11 @@ const MAX_LINE: usize = 4096;
 
 /// Takes stderr apart as it comes.
 #[derive(Debug, Default)]
-pub(super) struct Lines(Vec<u8>);
+pub(crate) struct Lines(Vec<u8>);
 
 impl Lines {
     /// Takes in bytes and gives the progress they complete.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<GitProgress> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<GitProgress> {
         let mut found = Vec::new();
         for byte in bytes {
             if matches!(byte, b'\r' | b'\n') {

@@ -165,7 +165,7 @@ impl Place {
 }
 
 /// `flag TAB from:to TAB summary`.
-fn pushed(line: &str) -> Option<GitPushedRef> {
+pub(crate) fn pushed(line: &str) -> Option<GitPushedRef> {
     let mut fields = line.split('\t');
     let state = match fields.next()? {
         " " => GitPushState::Updated,

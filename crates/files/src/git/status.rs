@@ -37,7 +37,7 @@ pub(super) async fn of(place: &Place, ignored: bool) -> Result<GitStatusReply, G
     Ok(parse(&done.stdout))
 }
 
-fn parse(output: &[u8]) -> GitStatusReply {
+pub(crate) fn parse(output: &[u8]) -> GitStatusReply {
     let mut reply = GitStatusReply {
         branch: None,
         commit: None,

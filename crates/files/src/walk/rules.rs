@@ -21,7 +21,7 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// What the rules say of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Ignored,
     /// A rule with `!`.
     Kept,
@@ -91,32 +91,36 @@ impl Rules {
     /// What they say of a path below this directory.
     pub(super) fn verdict(&self, below: &[u8], is_dir: bool) -> Verdict {
         let below = Path::new(OsStr::from_bytes(below));
-        if let Some(own) = &self.own {
-            match own.matched(below, is_dir) {
-                Match::Ignore(_) => return Verdict::Ignored,
-                Match::Whitelist(_) => return Verdict::Kept,
-                Match::None => {}
-            }
-        }
-        for (rules, way) in &self.above {
-            match rules.matched(way.join(below), is_dir) {
-                Match::Ignore(_) => return Verdict::Ignored,
-                Match::Whitelist(_) => return Verdict::Kept,
-                Match::None => {}
-            }
-        }
-        Verdict::Silent
+        let own = self.own.iter().map(|own| said(own, below, is_dir));
+        let above = self.above.iter();
+        own.chain(above.map(|(rules, way)| said(rules, &way.join(below), is_dir)))
+            .find(|verdict| *verdict != Verdict::Silent)
+            .unwrap_or(Verdict::Silent)
+    }
+}
+
+/// What the rules of one directory say of a path below it.
+pub(crate) fn said(rules: &Gitignore, path: &Path, is_dir: bool) -> Verdict {
+    match rules.matched(path, is_dir) {
+        Match::Ignore(_) => Verdict::Ignored,
+        Match::Whitelist(_) => Verdict::Kept,
+        Match::None => Verdict::Silent,
     }
 }
 
 /// Reads the rules in a directory; those in `.git/info/exclude` come first, so that they lose.
 fn read(root: &Root, dir: BorrowedFd<'_>, git: Option<&OwnedFd>) -> Option<Gitignore> {
-    let mut builder = GitignoreBuilder::new("");
-    let mut any = false;
     let info = git
         .and_then(|git| found_at(git.as_fd(), OsStr::new("info")).ok())
         .and_then(|info| text(root, info.as_fd(), "exclude"));
-    for text in [info, text(root, dir, ".gitignore")].into_iter().flatten() {
+    compiled([info, text(root, dir, ".gitignore")].into_iter().flatten())
+}
+
+/// Rules of files; those of later ones win.
+pub(crate) fn compiled(files: impl Iterator<Item = Vec<u8>>) -> Option<Gitignore> {
+    let mut builder = GitignoreBuilder::new("");
+    let mut any = false;
+    for text in files {
         let text = String::from_utf8_lossy(&text);
         for line in text.strip_prefix('\u{feff}').unwrap_or(&text).lines() {
             // A line that is no rule says nothing.

@@ -17,7 +17,7 @@ const MOST: usize = 100;
 const LONGEST: usize = 1024;
 
 #[derive(Debug)]
-pub(super) struct Filter {
+pub(crate) struct Filter {
     include: Option<Globs>,
     exclude: Globs,
 }
@@ -29,7 +29,7 @@ struct Globs {
 }
 
 impl Filter {
-    pub(super) fn new(include: &[String], exclude: &[String]) -> Result<Self, FileError> {
+    pub(crate) fn new(include: &[String], exclude: &[String]) -> Result<Self, FileError> {
         let exclude = Globs::new("/exclude", exclude)?;
         let include = (!include.is_empty())
             .then(|| Globs::new("/include", include))
@@ -38,7 +38,7 @@ impl Filter {
     }
 
     /// Whether something with this path below the watched directory is told.
-    pub(super) fn tells(&self, path: &Path, directory: bool) -> bool {
+    pub(crate) fn tells(&self, path: &Path, directory: bool) -> bool {
         !self.exclude.matches(path)
             && (directory
                 || self

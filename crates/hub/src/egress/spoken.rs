@@ -28,7 +28,7 @@ const FIRST_BYTES: Duration = Duration::from_secs(30);
 
 /// What is spoken.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Spoken {
+pub(crate) enum Spoken {
     /// TLS to this server: its name, if it is told and is a host.
     Tls(Sni),
     /// HTTP/1.
@@ -43,7 +43,7 @@ pub(super) enum Spoken {
 
 /// The name in a client hello.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Sni {
+pub(crate) enum Sni {
     Missing,
     /// Not a host.
     Bad,
@@ -84,7 +84,7 @@ pub(super) async fn listen(
 }
 
 /// What the bytes are, once that is clear.
-fn decide(head: &[u8], hello: &mut Hello) -> Option<Spoken> {
+pub(crate) fn decide(head: &[u8], hello: &mut Hello) -> Option<Spoken> {
     match head.first()? {
         0x16 => hello.read(head),
         first if first.is_ascii_alphabetic() || first.is_ascii_whitespace() => first_line(head),
@@ -111,7 +111,7 @@ fn first_line(head: &[u8]) -> Option<Spoken> {
 
 /// A client hello that is being put together.
 #[derive(Default)]
-struct Hello {
+pub(crate) struct Hello {
     acceptor: Acceptor,
     taken: usize,
 }

@@ -45,7 +45,7 @@ enum IfRange {
 
 /// Which bytes are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Bytes {
+pub(crate) enum Bytes {
     All,
     Part(Range<u64>),
     /// 416.
@@ -186,14 +186,14 @@ impl Tags {
     }
 }
 
-fn parse_date(text: &str) -> Option<i64> {
+pub(crate) fn parse_date(text: &str) -> Option<i64> {
     let time = httpdate::parse_http_date(text).ok()?;
     let seconds = time.duration_since(UNIX_EPOCH).ok()?.as_secs();
     i64::try_from(seconds).ok()
 }
 
 /// A time as `Last-Modified` has it; none for times before 1970, which HTTP cannot say.
-pub(super) fn http_date(seconds: i64) -> Option<String> {
+pub(crate) fn http_date(seconds: i64) -> Option<String> {
     let seconds = u64::try_from(seconds).ok()?;
     // The format ends with the year 9999.
     let time: SystemTime = UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
@@ -201,7 +201,7 @@ pub(super) fn http_date(seconds: i64) -> Option<String> {
 }
 
 /// One range. Several, and what is no range of bytes, give the whole file.
-fn parse_range(text: &str, size: u64) -> Bytes {
+pub(crate) fn parse_range(text: &str, size: u64) -> Bytes {
     let Some((unit, set)) = text.split_once('=') else {
         return Bytes::All;
     };
