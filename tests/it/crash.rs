@@ -44,6 +44,8 @@ const IN_ONE_WORLD: usize = 8;
 struct Tally {
     reached: usize,
     missed: BTreeSet<String>,
+    /// Worlds with a violation.
+    violated: usize,
 }
 
 fn number(name: &str) -> Option<usize> {
@@ -141,6 +143,10 @@ fn points_of(heard: &BTreeMap<Kind, BTreeMap<String, u32>>) -> Vec<Point> {
                             },
                         });
                     };
+                    // Files are copied one after the other: after one is before the next.
+                    if call.contains("s/etc/N/") && moment == Moment::After {
+                        continue;
+                    }
                     add(Victim::Hub);
                     // Where the launcher is asked for something, it may be late or die as well.
                     if kind.launches() && (call.contains("msg") || call.contains("hub.db")) {
@@ -284,6 +290,11 @@ fn killed_at_any_call_the_hub_keeps_its_word() {
         return;
     };
     let known = points.len();
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for point in &points {
+        *kinds.entry(point.during.name()).or_default() += 1;
+    }
+    eprintln!("{known} crash points: {kinds:?}");
     let seed = number("SANDSHELL_CRASH_SEED").unwrap_or(7) as u64;
     let mut random = Random(seed);
     let wanted = number("SANDSHELL_CRASH_POINTS").unwrap_or(40).min(known);
@@ -298,8 +309,15 @@ fn killed_at_any_call_the_hub_keeps_its_word() {
     std::thread::scope(|scope| {
         for _ in 0..number("SANDSHELL_CRASH_JOBS").unwrap_or(2) {
             scope.spawn(|| {
-                while let Some(points) = worlds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    play_world(seed ^ points.len() as u64, points, &tally);
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(points) = worlds.get(at) else {
+                        return;
+                    };
+                    let playing = || play_world(seed + at as u64, points, &tally);
+                    if std::panic::catch_unwind(AssertUnwindSafe(playing)).is_err() {
+                        tally.lock().unwrap().violated += 1;
+                    }
                 }
             });
         }
@@ -315,6 +333,7 @@ fn killed_at_any_call_the_hub_keeps_its_word() {
     for missed in &tally.missed {
         eprintln!("not reached: {missed}");
     }
+    assert_eq!(tally.violated, 0, "worlds with a violation; they are told above");
     assert!(tally.reached * 2 > wanted, "most points are not reached");
 }
 

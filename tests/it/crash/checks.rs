@@ -140,7 +140,8 @@ impl World {
         self.pool_full().await;
         self.sight_agrees().await;
         let launchers = self.tracer().launchers().len();
-        assert_eq!(launchers, 1, "launchers of one hub");
+        // One that was killed is replaced when it is needed.
+        assert!(launchers <= 1, "{launchers} launchers of one hub");
     }
 
     async fn records_agree(&self) {

@@ -21,6 +21,10 @@ enum About {
     PathAt,
     /// The same, of a file that is made if it is not there.
     Made,
+    /// Where something is moved to.
+    Target,
+    /// The same, as a directory's descriptor and a path.
+    TargetAt,
     /// Nothing that has a name.
     Nothing,
 }
@@ -47,8 +51,8 @@ const CALLS: &[(libc::c_long, &str, About)] = &[
     (libc::SYS_unlinkat, "unlinkat", About::PathAt),
     (libc::SYS_fchmodat, "fchmodat", About::PathAt),
     (libc::SYS_fchownat, "fchownat", About::PathAt),
-    (libc::SYS_renameat2, "renameat2", About::PathAt),
-    (libc::SYS_linkat, "linkat", About::PathAt),
+    (libc::SYS_renameat2, "renameat2", About::TargetAt),
+    (libc::SYS_linkat, "linkat", About::TargetAt),
     (libc::SYS_symlinkat, "symlinkat", About::Path),
     (libc::SYS_clone, "clone", About::Nothing),
     (libc::SYS_clone3, "clone3", About::Nothing),
@@ -62,9 +66,9 @@ const CALLS: &[(libc::c_long, &str, About)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_unlink, "unlink", About::Path),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_rename, "rename", About::Path),
+    (libc::SYS_rename, "rename", About::Target),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_link, "link", About::Path),
+    (libc::SYS_link, "link", About::Target),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, "chmod", About::Path),
     #[cfg(target_arch = "x86_64")]
@@ -118,6 +122,8 @@ impl Reader {
                 }
                 self.path_at(arg(0), arg(1))?
             }
+            About::Target => self.text(arg(1))?,
+            About::TargetAt => self.path_at(arg(2), arg(3))?,
             About::Nothing => String::new(),
         };
         // The runtime wakes its own threads so, and what is said of it is not what it does.
