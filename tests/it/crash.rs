@@ -23,7 +23,9 @@ mod tracer;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -31,6 +33,7 @@ use std::time::Instant;
 use futures_util::FutureExt as _;
 use nix::errno::Errno;
 use rustix::process::Signal;
+use sandshell_testkit::UnprivilegedUser;
 
 use crate::calls::skipped;
 use points::{Kind, Moment, Point, Trap, Victim};
@@ -48,6 +51,43 @@ struct Tally {
     violated: usize,
 }
 
+/// What happens in one world.
+#[derive(Debug, Clone, Default)]
+struct Script {
+    seed: u64,
+    /// Who runs the hub; absent, whoever runs the test.
+    user: Option<UnprivilegedUser>,
+    points: Vec<Point>,
+}
+
+impl fmt::Display for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = if self.user.is_some() { " ordinary" } else { "" };
+        write!(f, "seed {}{who}", self.seed)?;
+        self.points.iter().try_for_each(|point| write!(f, "\n{point}"))
+    }
+}
+
+impl FromStr for Script {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut lines = text.lines();
+        let head = lines.next().unwrap_or_default();
+        let words: Vec<&str> = head.split(' ').collect();
+        let (seed, ordinary) = match words[..] {
+            ["seed", seed] => (seed, false),
+            ["seed", seed, "ordinary"] => (seed, true),
+            _ => return Err(format!("it begins with `seed N`, not {head:?}")),
+        };
+        Ok(Self {
+            seed: seed.parse().map_err(|_| format!("no number: {seed:?}"))?,
+            user: UnprivilegedUser::get().filter(|_| ordinary),
+            points: lines.map(str::parse).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
 fn number(name: &str) -> Option<usize> {
     std::env::var(name).ok()?.parse().ok()
 }
@@ -60,9 +100,9 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// Plays a world to its end and cleans up; a violation is told with all that is needed to see it again.
-fn play<T>(seed: u64, points: &[Point], what: impl AsyncFnOnce(&mut World) -> T) -> T {
+fn play<T>(script: &Script, what: impl AsyncFnOnce(&mut World) -> T) -> T {
     runtime().block_on(async {
-        let mut world = World::new(seed);
+        let mut world = World::new(script.seed, script.user);
         let played = AssertUnwindSafe(what(&mut world)).catch_unwind().await;
         let played = match played {
             Ok(played) => {
@@ -70,40 +110,46 @@ fn play<T>(seed: u64, points: &[Point], what: impl AsyncFnOnce(&mut World) -> T)
                 finished.map(|()| played)
             }
             Err(violation) => {
+                world.look_at_processes();
                 // So that nothing is left on the machine.
                 let _ = AssertUnwindSafe(world.finish()).catch_unwind().await;
                 Err(violation)
             }
         };
         played.unwrap_or_else(|violation| {
-            tell(&world, seed, points);
+            tell(&world, script);
             std::panic::resume_unwind(violation)
         })
     })
 }
 
 #[expect(clippy::print_stderr, reason = "the harness captures it with the panic")]
-fn tell(world: &World, seed: u64, points: &[Point]) {
-    eprintln!("--- a violation; to replay:\nseed {seed}");
-    for point in points {
-        eprintln!("{point}");
-    }
+fn tell(world: &World, script: &Script) {
+    eprintln!("--- a violation; to replay:\n{script}");
     eprintln!("--- the steps:\n{}", world.trail.join("\n"));
     eprintln!("--- the hub wrote:\n{}--- end", world.log());
 }
 
+/// Starts a hub; says whether it can be traced.
+async fn can_trace(world: &mut World) -> bool {
+    match world.start(Kind::FirstStart, None, &[]).await {
+        Ok(served) => assert!(served, "the hub does not start"),
+        Err(errno @ (Errno::EPERM | Errno::EACCES | Errno::ENOSYS)) => {
+            skipped(&format!(
+                "processes cannot be traced here ({errno}), so the hub is NOT killed at its calls"
+            ));
+            return false;
+        }
+        Err(errno) => panic!("{errno}"),
+    }
+    true
+}
+
 /// Hears what calls each kind of step makes. `None` where nothing can be traced.
 fn all_points() -> Option<Vec<Point>> {
-    let heard = play(0, &[], async |world: &mut World| {
-        match world.start(Kind::FirstStart, None, &[]).await {
-            Ok(served) => assert!(served, "the hub does not start"),
-            Err(errno @ (Errno::EPERM | Errno::EACCES | Errno::ENOSYS)) => {
-                skipped(&format!(
-                    "processes cannot be traced here ({errno}), so the hub is NOT killed at its calls"
-                ));
-                return None;
-            }
-            Err(errno) => panic!("{errno}"),
+    let heard = play(&Script::default(), async |world: &mut World| {
+        if !can_trace(world).await {
+            return None;
         }
         for _ in 0..2 {
             for kind in Kind::asked() {
@@ -149,8 +195,11 @@ fn points_of(heard: &BTreeMap<Kind, BTreeMap<String, u32>>) -> Vec<Point> {
                     }
                     add(Victim::Hub);
                     // Where the launcher is asked for something, it may be late or die as well.
-                    if kind.launches() && (call.contains("msg") || call.contains("hub.db")) {
+                    let told = call.starts_with("sendmsg") || call.contains("hub.db");
+                    if kind.launches() && told {
                         add(Victim::HubFirst);
+                    }
+                    if kind.launches() && (told || call.starts_with("recvmsg")) {
                         add(Victim::Launcher);
                     }
                 }
@@ -221,9 +270,9 @@ async fn crash(world: &mut World, point: &Point) -> bool {
     }
 }
 
-fn play_world(seed: u64, points: &[Point], tally: &Mutex<Tally>) {
-    play(seed, points, async |world: &mut World| {
-        let mut points = points.iter();
+fn play_world(script: &Script, tally: &Mutex<Tally>) {
+    play(script, async |world: &mut World| {
+        let mut points = script.points.iter();
         let first = points.clone().next().filter(|point| point.during == Kind::FirstStart);
         let count = |point: &Point, reached: bool| {
             let mut tally = tally.lock().unwrap();
@@ -257,26 +306,66 @@ fn play_world(seed: u64, points: &[Point], tally: &Mutex<Tally>) {
     });
 }
 
-/// Worlds of these points; those of a first start stand at the beginning of one each.
-fn worlds(mut points: Vec<Point>, random: &mut Random) -> Vec<Vec<Point>> {
-    // Mixed, so that a sample has some of everything.
-    for at in (1..points.len()).rev() {
-        points.swap(at, random.below(at + 1));
+/// Some of the points, as many of each kind as can be, in an order that mixes them.
+fn sample(points: Vec<Point>, wanted: usize, random: &mut Random) -> Vec<Point> {
+    let mut kinds: BTreeMap<Kind, Vec<Point>> = BTreeMap::new();
+    for point in points {
+        kinds.entry(point.during).or_default().push(point);
     }
-    let (firsts, others): (Vec<Point>, Vec<Point>) = points
-        .into_iter()
-        .partition(|point| point.during == Kind::FirstStart);
-    let mut worlds: Vec<Vec<Point>> = others
-        .chunks(IN_ONE_WORLD)
-        .map(<[Point]>::to_vec)
-        .collect();
-    for (at, first) in firsts.into_iter().enumerate() {
-        match worlds.get_mut(at) {
-            Some(world) => world.insert(0, first),
-            None => worlds.push(vec![first]),
+    let mut chosen = Vec::new();
+    while chosen.len() < wanted && kinds.values().any(|left| !left.is_empty()) {
+        for left in kinds.values_mut().filter(|left| !left.is_empty()) {
+            chosen.push(left.swap_remove(random.below(left.len())));
         }
     }
-    worlds
+    chosen.truncate(wanted);
+    for at in (1..chosen.len()).rev() {
+        chosen.swap(at, random.below(at + 1));
+    }
+    chosen
+}
+
+/// Worlds of these points. Those of a first start stand at the beginning of one each, and every third
+/// world is an ordinary user's, whose hub has no control groups to kill by.
+fn scripts(points: Vec<Point>, seed: u64) -> Vec<Script> {
+    let (mut firsts, others): (Vec<Point>, Vec<Point>) = points
+        .into_iter()
+        .partition(|point| point.during == Kind::FirstStart);
+    let user = UnprivilegedUser::get();
+    if user.is_none() {
+        skipped("only root can become an ordinary user, so NO hub without control groups is killed");
+    }
+    let mut open: [Vec<Point>; 2] = Default::default();
+    let mut scripts: Vec<Script> = Vec::new();
+    let mut close = |points: Vec<Point>, ordinary: bool| {
+        let at = scripts.len() as u64;
+        scripts.push(Script {
+            seed: seed + at,
+            user: user.filter(|_| ordinary),
+            points: firsts.pop().into_iter().chain(points).collect(),
+        });
+    };
+    for (at, point) in others.into_iter().enumerate() {
+        let ordinary = at % 3 == 2 && !point.during.needs_groups();
+        let world = &mut open[usize::from(ordinary)];
+        world.push(point);
+        if world.len() == IN_ONE_WORLD {
+            close(std::mem::take(world), ordinary);
+        }
+    }
+    let [ours, ordinary] = open;
+    close(ours, false);
+    close(ordinary, true);
+    while !firsts.is_empty() {
+        let first = firsts.split_off(firsts.len() - 1);
+        let at = scripts.len() as u64;
+        scripts.push(Script {
+            seed: seed + at,
+            user: None,
+            points: first,
+        });
+    }
+    scripts
 }
 
 #[test]
@@ -284,9 +373,11 @@ fn worlds(mut points: Vec<Point>, random: &mut Random) -> Vec<Vec<Point>> {
 fn killed_at_any_call_the_hub_keeps_its_word() {
     let began = Instant::now();
     if let Ok(file) = std::env::var("SANDSHELL_CRASH_REPLAY") {
-        return replay(&file);
+        // A world as a violation was told.
+        let script = std::fs::read_to_string(file).unwrap();
+        return play_world(&script.parse().unwrap(), &Mutex::default());
     }
-    let Some(mut points) = all_points() else {
+    let Some(points) = all_points() else {
         return;
     };
     let known = points.len();
@@ -298,12 +389,7 @@ fn killed_at_any_call_the_hub_keeps_its_word() {
     let seed = number("SANDSHELL_CRASH_SEED").unwrap_or(7) as u64;
     let mut random = Random(seed);
     let wanted = number("SANDSHELL_CRASH_POINTS").unwrap_or(40).min(known);
-    for at in 0..wanted {
-        let with = at + random.below(known - at);
-        points.swap(at, with);
-    }
-    points.truncate(wanted);
-    let worlds = worlds(points, &mut random);
+    let scripts = scripts(sample(points, wanted, &mut random), seed);
     let tally = Mutex::new(Tally::default());
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -311,10 +397,10 @@ fn killed_at_any_call_the_hub_keeps_its_word() {
             scope.spawn(|| {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(points) = worlds.get(at) else {
+                    let Some(script) = scripts.get(at) else {
                         return;
                     };
-                    let playing = || play_world(seed + at as u64, points, &tally);
+                    let playing = || play_world(script, &tally);
                     if std::panic::catch_unwind(AssertUnwindSafe(playing)).is_err() {
                         tally.lock().unwrap().violated += 1;
                     }
@@ -326,7 +412,7 @@ fn killed_at_any_call_the_hub_keeps_its_word() {
     eprintln!(
         "seed {seed}: {} crash points of {known} in {} worlds, {} not reached, {} s",
         tally.reached,
-        worlds.len(),
+        scripts.len(),
         tally.missed.len(),
         began.elapsed().as_secs()
     );
@@ -337,12 +423,42 @@ fn killed_at_any_call_the_hub_keeps_its_word() {
     assert!(tally.reached * 2 > wanted, "most points are not reached");
 }
 
-/// Plays one world as a violation was told: its seed, and its points.
-fn replay(file: &str) {
-    let text = std::fs::read_to_string(file).unwrap();
-    let mut lines = text.lines();
-    let seed = lines.next().and_then(|line| line.strip_prefix("seed "));
-    let seed = seed.expect("it begins with `seed N`").parse().unwrap();
-    let points: Vec<Point> = lines.map(|line| line.parse().unwrap()).collect();
-    play_world(seed, &points, &Mutex::default());
+/// A launcher that stands still while its hub dies would make the sandbox it was told to make, or thaw
+/// the one it was told to thaw, behind the back of the hub that comes next.
+#[test]
+fn a_launcher_that_is_late_does_nothing_behind_the_next_hub() {
+    once(
+        "seed 1\n\
+         create-fresh after 1 hub-first: sendmsg socket\n\
+         resume after 1 hub-first: sendmsg socket\n\
+         delete after 1 hub-first: sendmsg socket",
+    );
+}
+
+/// Where there is no group to kill by, an agent whose hub died before it was told of must end by itself.
+#[test]
+fn an_agent_that_nobody_was_told_of_ends() {
+    if UnprivilegedUser::get().is_none() {
+        skipped("only root can become an ordinary user for a test");
+        return;
+    }
+    once(
+        "seed 1 ordinary\n\
+         create-fresh after 1 hub-first: sendmsg socket\n\
+         create-fresh after 1 launcher: sendmsg socket",
+    );
+}
+
+/// Plays a script whose points must all be reached, where processes can be traced.
+fn once(script: &str) {
+    let mut script: Script = script.parse().unwrap();
+    let points = std::mem::take(&mut script.points);
+    if !play(&script, async |world: &mut World| can_trace(world).await) {
+        return;
+    }
+    script.points = points;
+    let tally = Mutex::default();
+    play_world(&script, &tally);
+    let tally = tally.into_inner().unwrap();
+    assert!(tally.missed.is_empty(), "not reached: {:?}", tally.missed);
 }

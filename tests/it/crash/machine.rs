@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct Machine {
     /// The temporary directory, by whose name everything of the hub is known.
     dir: PathBuf,
+    /// Whether each sandbox has user ids of its own.
+    ranges: bool,
     /// Every place there ever was.
     places: BTreeSet<String>,
 }
@@ -33,9 +35,10 @@ pub(super) struct Sight {
 }
 
 impl Machine {
-    pub(super) fn new(dir: &Path) -> Self {
+    pub(super) fn new(dir: &Path, ranges: bool) -> Self {
         Self {
             dir: dir.to_owned(),
+            ranges,
             places: BTreeSet::new(),
         }
     }
@@ -63,7 +66,6 @@ impl Machine {
             .map(|agent| agent.uid())
             .collect();
         let distinct: BTreeSet<u32> = owners.iter().copied().collect();
-        let root = rustix::process::geteuid().is_root();
         let mut groups = BTreeMap::new();
         groups_of(Path::new("/sys/fs/cgroup"), &self.places, 5, &mut groups);
         let all = || groups.values().flatten();
@@ -82,13 +84,12 @@ impl Machine {
             frozen: all().filter(is_frozen).count(),
             pids,
             grouped: groups.into_keys().collect(),
-            shared_ids: if root { owners.len() - distinct.len() } else { 0 },
+            shared_ids: if self.ranges { owners.len() - distinct.len() } else { 0 },
             directories,
         }
     }
 
-    /// The places that some process has mounted the agent's state of, and `?` for any other process that
-    /// has something of ours mounted.
+    /// The places whose agent's state some process has mounted.
     fn agents(&self) -> BTreeSet<String> {
         let name = self.dir.file_name().unwrap().to_str().unwrap();
         let below = format!("{name}/s/sandboxes/");

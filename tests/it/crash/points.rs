@@ -62,6 +62,11 @@ impl Kind {
         found.map_or("", |(_, name)| name)
     }
 
+    /// Whether it cannot be done without control groups, which an ordinary user may not have.
+    pub(super) fn needs_groups(self) -> bool {
+        matches!(self, Self::Limit | Self::Pause | Self::Resume)
+    }
+
     /// Whether the launcher has a part in it.
     pub(super) fn launches(self) -> bool {
         matches!(
@@ -89,7 +94,8 @@ pub(super) enum Moment {
 pub(super) enum Victim {
     /// The hub; the launcher ends by itself as soon as it has done what it does.
     Hub,
-    /// The hub, and the launcher stands still for a while, so that it does the rest later.
+    /// The hub, and the launcher stands still from before the call and for a while after, so that it does
+    /// what it was told later.
     HubFirst,
     /// The launcher; the hub goes on.
     Launcher,

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -27,6 +28,7 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+use sandshell_testkit::UnprivilegedUser;
 use tokio::sync::watch;
 
 use super::effects::Reader;
@@ -76,11 +78,19 @@ impl Tracer {
     pub(super) fn start(
         program: &Path,
         args: &[String],
-        log: fs::File,
+        user: Option<UnprivilegedUser>,
         dir: &Path,
         trap: Option<Trap>,
     ) -> Result<Self, Errno> {
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(dir.join("hub.log"))
+            .unwrap();
         let mut command = Command::new("sh");
+        if let Some(user) = user {
+            command.uid(user.uid).gid(user.gid);
+        }
         command
             .args(["-c", r#"read -r go && exec "$0" "$@" </dev/null"#])
             .arg(program)
@@ -317,29 +327,34 @@ impl Eyes<'_> {
         }
         let mut orders = self.orders.lock().unwrap();
         let count = orders.heard.get(call).copied().unwrap_or_default();
-        let meant = |trap: &Trap| trap.call == call && trap.nth == count && trap.moment == moment;
-        let Some(trap) = orders.trap.take_if(|trap| meant(trap)) else {
+        let Some(trap) = orders
+            .trap
+            .take_if(|trap| trap.call == call && trap.nth == count)
+        else {
             return;
         };
-        drop(orders);
         let launchers = children(self.pid.as_raw());
         let signal = |to: i32, signal| {
             // It may have ended by itself.
             let _ = nix::sys::signal::kill(Pid::from_raw(to), signal);
         };
+        let launchers_get = |kind| {
+            for launcher in &launchers {
+                signal(launcher.pid, kind);
+            }
+        };
+        if trap.victim == Victim::HubFirst && moment == Moment::Before {
+            launchers_get(Signal::SIGSTOP);
+        }
+        if trap.moment != moment {
+            // Not yet: it is set again for the other side of the call.
+            orders.trap = Some(trap);
+            return;
+        }
+        drop(orders);
         match trap.victim {
-            Victim::Hub => signal(self.pid.as_raw(), Signal::SIGKILL),
-            Victim::HubFirst => {
-                for launcher in &launchers {
-                    signal(launcher.pid, Signal::SIGSTOP);
-                }
-                signal(self.pid.as_raw(), Signal::SIGKILL);
-            }
-            Victim::Launcher => {
-                for launcher in &launchers {
-                    signal(launcher.pid, Signal::SIGKILL);
-                }
-            }
+            Victim::Hub | Victim::HubFirst => signal(self.pid.as_raw(), Signal::SIGKILL),
+            Victim::Launcher => launchers_get(Signal::SIGKILL),
         }
         self.tell.send_modify(|seen| {
             seen.sprung = true;

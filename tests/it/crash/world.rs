@@ -1,7 +1,7 @@
 //! One hub with its sandboxes, the model of it, and the steps that are taken with both.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -12,7 +12,7 @@ use sandshell_client::types::{
 };
 use sandshell_client::{Client, ClientError, SandboxFilter};
 use sandshell_sys::reactor;
-use sandshell_testkit::find_binary;
+use sandshell_testkit::{UnprivilegedUser, find_binary};
 use tempfile::TempDir;
 use tokio::io::Interest;
 
@@ -37,6 +37,8 @@ const NAMES: &[&str] = &["a", "b", "c"];
 pub(super) struct World {
     pub(super) dir: TempDir,
     pub(super) machine: Machine,
+    /// Who runs the hub; absent, whoever runs the test.
+    user: Option<UnprivilegedUser>,
     tracer: Option<Tracer>,
     pub(super) client: Client,
     url: String,
@@ -86,10 +88,15 @@ impl Random {
 
 impl World {
     /// A hub that is not started yet.
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, user: Option<UnprivilegedUser>) -> Self {
         let dir = TempDir::with_prefix("sandshell-crash-").unwrap();
+        if let Some(user) = user {
+            user.own(dir.path());
+        }
+        let ranges = user.is_none() && rustix::process::geteuid().is_root();
         Self {
-            machine: Machine::new(dir.path()),
+            machine: Machine::new(dir.path(), ranges),
+            user,
             dir,
             tracer: None,
             client: Client::new("http://127.0.0.1:1", None).unwrap(),
@@ -114,11 +121,6 @@ impl World {
         let dir = self.dir.path().to_owned();
         let path = |name: &str| dir.join(name).display().to_string();
         let _ = fs::remove_file(path("ready.json"));
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(path("hub.log"))
-            .unwrap();
         let warm = WARM.to_string();
         let (state, ready) = (path("s"), path("ready.json"));
         let args = [
@@ -130,7 +132,7 @@ impl World {
             .chain(more)
             .map(|arg| (*arg).to_owned())
             .collect();
-        let tracer = Tracer::start(&find_binary(), &args, log, self.dir.path(), trap)?;
+        let tracer = Tracer::start(&find_binary(), &args, self.user, self.dir.path(), trap)?;
         let mut seen = tracer.seen();
         let served = in_time(seen.wait_for(|seen| seen.ready || seen.ended.is_some()))
             .await
@@ -169,6 +171,31 @@ impl World {
     pub(super) fn log(&self) -> String {
         let bytes = fs::read(self.dir.path().join("hub.log")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Notes where the hub and what it started stand, for whoever must understand why nothing moves.
+    pub(super) fn look_at_processes(&mut self) {
+        let Some(tracer) = &self.tracer else {
+            return;
+        };
+        let hub = tracer.pid;
+        let tasks = fs::read_dir(format!("/proc/{hub}/task")).into_iter().flatten();
+        let mut dirs: Vec<std::path::PathBuf> = tasks.flatten().map(|task| task.path()).collect();
+        let below = sandshell_testkit::children_deep(hub);
+        dirs.extend(below.iter().map(|pid| format!("/proc/{pid}").into()));
+        for dir in dirs {
+            let read = |name| fs::read_to_string(dir.join(name)).unwrap_or_default();
+            let status = read("status");
+            let state = status.lines().find(|line| line.starts_with("State"));
+            let line = format!(
+                "{}: {}, {}, in {}",
+                dir.display(),
+                read("comm").trim(),
+                state.unwrap_or_default(),
+                read("syscall").trim()
+            );
+            self.note(line);
+        }
     }
 
     pub(super) fn note(&mut self, what: impl Into<String>) {
@@ -384,7 +411,8 @@ impl World {
 
     /// A few steps of any kind.
     pub(super) async fn wander(&mut self) {
-        let kinds: Vec<Kind> = Kind::asked().collect();
+        let can = |kind: &Kind| self.user.is_none() || !kind.needs_groups();
+        let kinds: Vec<Kind> = Kind::asked().filter(can).collect();
         for _ in 0..self.random.below(3) {
             let kind = kinds[self.random.below(kinds.len())];
             let wish = Box::pin(self.wish(kind)).await;
