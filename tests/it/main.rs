@@ -18,6 +18,7 @@ mod cli;
 mod compat;
 mod completion;
 mod contexts;
+mod crash;
 mod doctor;
 mod explorer;
 mod files;

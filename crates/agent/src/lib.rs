@@ -237,6 +237,9 @@ pub enum AgentError {
         /// Why not.
         source: io::Error,
     },
+    /// Whoever asked for the sandbox went away before it was made.
+    #[error("whoever asked for the sandbox is gone")]
+    Unheard(#[source] io::Error),
     /// The settings are not ours.
     #[error("cannot read the agent's settings")]
     Settings(#[source] serde_json::Error),
@@ -397,15 +400,9 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
         command: Vec::new(),
     };
     let report = Cell::new(Some(report));
-    let tell = |outcome: &Outcome| {
-        if let Some(report) = report.take() {
-            report.tell(outcome);
-        }
-    };
-    let announce = |_: &Started| {
-        tell(&Outcome::Ready(protections));
-        Ok(())
-    };
+    let tell = |outcome: &Outcome| report.take().map_or(Ok(()), |report| report.tell(outcome));
+    // Without a record nobody would ever end it.
+    let announce = |_: &Started| tell(&Outcome::Ready(protections)).map_err(AgentError::Unheard);
     let surroundings = Surroundings {
         state_dir: StateDir::given(options.state_dir.clone()),
         liveness,
@@ -417,7 +414,8 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
     if let Err(AgentError::Start(error)) = &served
         && let Some(setting) = error.setting()
     {
-        tell(&Outcome::Refused {
+        // Nobody may be there to hear it; it is over either way.
+        let _ = tell(&Outcome::Refused {
             setting: setting.to_owned(),
             reason: error.reason.clone(),
         });

@@ -273,7 +273,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
     };
     let images = Images::open(state_dir.path()).map_err(ServeError::Images)?;
     let images = Arc::new(images);
-    let backend = LocalBackend::new(state_dir.path(), Arc::clone(&images));
+    let backend = LocalBackend::new(state_dir.path(), Arc::clone(&images)).await;
     let backend = backend.map_err(ServeError::Backend)?;
     let bounds = Bounds {
         sandboxes: options.max_sandboxes,

@@ -4,15 +4,18 @@
 //! STATE/etc/N            the /etc that sandboxes of this hub are shown
 //! STATE/sandboxes/PLACE  agent.sock, agent/
 //! STATE/next             what becomes such a directory
+//! STATE/launcher         locked while there is a launcher (`turn`)
 //! ```
 //!
 //! Owns the launcher and the ends of agents. A sandbox is its agent: it is known by whoever listens on
 //! its socket, which the kernel tells, so nothing need be remembered to find it again.
 
+mod turn;
+
 use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -64,6 +67,8 @@ pub(crate) struct LocalBackend {
     images: Arc<Images>,
     ids: IdRule,
     launcher: Arc<Mutex<Option<Launcher>>>,
+    /// The lock that our launchers hold with us.
+    turn: Arc<File>,
     live: Mutex<HashMap<Place, Agent>>,
     /// What can name those that wait.
     unnamed: Mutex<HashMap<Place, Naming>>,
@@ -81,13 +86,14 @@ enum IdRule {
 }
 
 impl LocalBackend {
-    /// A backend that keeps what it has below this directory.
-    pub(crate) fn new(state: &Path, images: Arc<Images>) -> io::Result<Self> {
+    /// A backend that keeps what it has below this directory, once nobody launches there any more.
+    pub(crate) async fn new(state: &Path, images: Arc<Images>) -> io::Result<Self> {
         let sandboxes = state.join("sandboxes");
         let etcs = state.join("etc");
         for dir in [&sandboxes, &etcs] {
             make_private(dir)?;
         }
+        let turn = turn::take(&state.join("launcher")).await?;
         // A fresh one each time, for the host may have changed; sandboxes that live still show theirs.
         let taken = fs::read_dir(&etcs)?.flatten();
         let last = taken.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
@@ -105,6 +111,7 @@ impl LocalBackend {
             images,
             ids,
             launcher: Arc::default(),
+            turn: Arc::new(turn),
             live: Mutex::default(),
             unnamed: Mutex::default(),
             ways_out: Mutex::default(),
@@ -307,6 +314,7 @@ impl LocalBackend {
         question: impl Fn(&Launcher) -> Result<T, LauncherError> + Send + 'static,
     ) -> Result<T, BackendError> {
         let held = Arc::clone(&self.launcher);
+        let turn = Arc::clone(&self.turn);
         let asked = tokio::task::spawn_blocking(move || {
             let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(launcher) = &*held {
@@ -318,6 +326,7 @@ impl LocalBackend {
                 }
             }
             let launcher = held.insert(Launcher::start()?);
+            launcher.hold(turn.as_fd())?;
             let watched = launcher
                 .process()
                 .and_then(|process| reactor::watch(process, Interest::READABLE));

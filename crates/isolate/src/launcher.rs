@@ -9,7 +9,8 @@
 //!
 //! It is a re-exec of the same binary, so that what it forks shares its pages and holds nothing of
 //! the hub's. It alone makes and uses sandboxes' control groups. It keeps no state that matters: when the hub goes away so does it, and the sandboxes
-//! stay, except those of one-shot plans, which it ends and whose directories it removes.
+//! stay, except those of one-shot plans, which it ends and whose directories it removes. It may be in the middle of something then; what
+//! it holds for the hub tells the next one when it is done.
 //!
 //! Invariants: no thread, no runtime, no secret, and nothing random that forks would share.
 
@@ -182,6 +183,11 @@ impl Launcher {
         self.ask(&Wish::Keep(directory.to_owned())).map(drop)
     }
 
+    /// Has it hold a descriptor to its end, however late that is and whatever becomes of us.
+    pub fn hold(&self, what: BorrowedFd<'_>) -> Result<(), LauncherError> {
+        self.ask_with(&Wish::Hold, &[what]).map(drop)
+    }
+
     /// Gives a sandbox another host name.
     pub fn name(&self, naming: &Naming, name: &str) -> Result<(), LauncherError> {
         let wish = Wish::Name(name.to_owned());
@@ -303,6 +309,7 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
     };
     let mut kept = Vec::new();
     let mut directories = Vec::new();
+    let mut held = Vec::new();
     let mut buffer = [0; 16];
     while let Some((_, mut fds)) = receive(&socket, &mut buffer) {
         let Some(wish) = fds.pop().and_then(read_wish) else {
@@ -313,7 +320,7 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
                 Ok(Begun::Parent(begun)) => Ok(keep(&mut kept, *plan, begun)),
                 Ok(Begun::Child(birth, report)) => {
                     // The agent holds nothing of the hub's.
-                    drop((socket, kept));
+                    drop((socket, kept, held));
                     return match stage::become_agent(&workshop, *birth, report) {
                         Ok(seat) => {
                             // Nor of the host's groups.
@@ -321,7 +328,8 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
                             serve_agent(seat)
                         }
                         Err((report, step)) => {
-                            report.tell(&Outcome::Failed(step));
+                            // Nobody may be there to hear it; it is over either way.
+                            let _ = report.tell(&Outcome::Failed(step));
                             125
                         }
                     };
@@ -330,6 +338,10 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
             },
             Wish::Keep(directory) => {
                 directories.push(directory);
+                Ok(Vec::new())
+            }
+            Wish::Hold => {
+                held.append(&mut fds);
                 Ok(Vec::new())
             }
             Wish::Limit { group, limits } => SandboxGroups::existing(&workshop.parent, &group)
@@ -470,6 +482,8 @@ fn read_wish(memfd: OwnedFd) -> Option<Wish> {
 #[derive(Debug, Serialize, Deserialize)]
 enum Wish {
     Keep(PathBuf),
+    /// With what is to be held.
+    Hold,
     Launch(Box<SandboxPlan>),
     Freeze(String),
     Thaw(String),

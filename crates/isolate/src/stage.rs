@@ -198,11 +198,10 @@ impl Report {
         Self(line)
     }
 
-    /// Tells it. Whoever asked may be gone, which is no matter.
-    pub fn tell(self, outcome: &Outcome) {
-        if let Ok(text) = serde_json::to_vec(outcome) {
-            let _ = File::from(self.0).write_all(&text);
-        }
+    /// Tells it. An error says that whoever asked is gone, and that nobody knows of the sandbox.
+    pub fn tell(self, outcome: &Outcome) -> std::io::Result<()> {
+        let text = serde_json::to_vec(outcome)?;
+        File::from(self.0).write_all(&text)
     }
 }
 

@@ -1,0 +1,464 @@
+//! The hub is killed at every step it takes, and what it has answered is so all the same.
+//!
+//! ```text
+//! listen: each kind of step once ──► which calls it makes ──► points: (kind, call, nth, before or after)
+//! worlds: a hub, a few random steps, a step with a trap at a point ─► dead ─► started again ─► checked ─┐
+//!                  ▲──────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! `tracer` stops the hub at each system call that has an effect outside of it (`effects`), so that no hook
+//! in the product is needed: durable writes, words to the launcher, spawns, answers, accepts, directories.
+//! `model` says what must be; of the one wish in flight it may be all or nothing, and the wish sent again
+//! must do what it says (`checks`). `machine` looks at what is really there.
+//!
+//! `make crash` takes every point, `make test` a sample. A violation is told with its seed and the points of
+//! its world; `SANDSHELL_CRASH_REPLAY`, a file with these lines, plays it again.
+
+mod checks;
+mod effects;
+mod machine;
+mod model;
+mod points;
+mod tracer;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::str::FromStr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use futures_util::FutureExt as _;
+use nix::errno::Errno;
+use rustix::process::Signal;
+use sandshell_testkit::UnprivilegedUser;
+
+use crate::calls::skipped;
+use points::{Kind, Moment, Point, Trap, Victim};
+use world::{Answer, Random, World};
+
+/// Crash points of one world: enough that they meet each other's traces, few enough to be understood.
+const IN_ONE_WORLD: usize = 8;
+
+/// What came of a run.
+#[derive(Debug, Default)]
+struct Tally {
+    reached: usize,
+    missed: BTreeSet<String>,
+    /// Worlds with a violation.
+    violated: usize,
+}
+
+/// What happens in one world.
+#[derive(Debug, Clone, Default)]
+struct Script {
+    seed: u64,
+    /// Who runs the hub; absent, whoever runs the test.
+    user: Option<UnprivilegedUser>,
+    points: Vec<Point>,
+}
+
+impl fmt::Display for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = if self.user.is_some() { " ordinary" } else { "" };
+        write!(f, "seed {}{who}", self.seed)?;
+        self.points.iter().try_for_each(|point| write!(f, "\n{point}"))
+    }
+}
+
+impl FromStr for Script {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut lines = text.lines();
+        let head = lines.next().unwrap_or_default();
+        let words: Vec<&str> = head.split(' ').collect();
+        let (seed, ordinary) = match words[..] {
+            ["seed", seed] => (seed, false),
+            ["seed", seed, "ordinary"] => (seed, true),
+            _ => return Err(format!("it begins with `seed N`, not {head:?}")),
+        };
+        Ok(Self {
+            seed: seed.parse().map_err(|_| format!("no number: {seed:?}"))?,
+            user: UnprivilegedUser::get().filter(|_| ordinary),
+            points: lines.map(str::parse).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn number(name: &str) -> Option<usize> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+/// Plays a world to its end and cleans up; a violation is told with all that is needed to see it again.
+fn play<T>(script: &Script, what: impl AsyncFnOnce(&mut World) -> T) -> T {
+    runtime().block_on(async {
+        let mut world = World::new(script.seed, script.user);
+        let played = AssertUnwindSafe(what(&mut world)).catch_unwind().await;
+        let played = match played {
+            Ok(played) => {
+                let finished = AssertUnwindSafe(world.finish()).catch_unwind().await;
+                finished.map(|()| played)
+            }
+            Err(violation) => {
+                world.look_at_processes();
+                // So that nothing is left on the machine.
+                let _ = AssertUnwindSafe(world.finish()).catch_unwind().await;
+                Err(violation)
+            }
+        };
+        played.unwrap_or_else(|violation| {
+            tell(&world, script);
+            std::panic::resume_unwind(violation)
+        })
+    })
+}
+
+#[expect(clippy::print_stderr, reason = "the harness captures it with the panic")]
+fn tell(world: &World, script: &Script) {
+    eprintln!("--- a violation; to replay:\n{script}");
+    eprintln!("--- the steps:\n{}", world.trail.join("\n"));
+    eprintln!("--- the hub wrote:\n{}--- end", world.log());
+}
+
+/// Starts a hub; says whether it can be traced.
+async fn can_trace(world: &mut World) -> bool {
+    match world.start(Kind::FirstStart, None, &[]).await {
+        Ok(served) => assert!(served, "the hub does not start"),
+        Err(errno @ (Errno::EPERM | Errno::EACCES | Errno::ENOSYS)) => {
+            skipped(&format!(
+                "processes cannot be traced here ({errno}), so the hub is NOT killed at its calls"
+            ));
+            return false;
+        }
+        Err(errno) => panic!("{errno}"),
+    }
+    true
+}
+
+/// Hears what calls each kind of step makes. `None` where nothing can be traced.
+fn all_points() -> Option<Vec<Point>> {
+    let heard = play(&Script::default(), async |world: &mut World| {
+        if !can_trace(world).await {
+            return None;
+        }
+        for _ in 0..2 {
+            for kind in Kind::asked() {
+                world.listen(kind).await;
+            }
+        }
+        // One that is paused, one that runs, one that waits, are there to be taken over.
+        for kind in [Kind::CreateFresh, Kind::Pause, Kind::Command] {
+            world.listen(kind).await;
+        }
+        for _ in 0..2 {
+            world.kill().await;
+            world.start_again().await;
+            world.check().await;
+            stop(world, None).await;
+            world.start_again().await;
+        }
+        Some(std::mem::take(&mut world.heard))
+    });
+    Some(points_of(&heard?))
+}
+
+fn points_of(heard: &BTreeMap<Kind, BTreeMap<String, u32>>) -> Vec<Point> {
+    let mut points = Vec::new();
+    for (kind, calls) in heard {
+        for (call, count) in calls {
+            for nth in 1..=*count {
+                for moment in [Moment::Before, Moment::After] {
+                    let mut add = |victim| {
+                        points.push(Point {
+                            during: *kind,
+                            trap: Trap {
+                                call: call.clone(),
+                                nth,
+                                moment,
+                                victim,
+                            },
+                        });
+                    };
+                    // Files are copied one after the other: after one is before the next.
+                    if call.contains("s/etc/N/") && moment == Moment::After {
+                        continue;
+                    }
+                    add(Victim::Hub);
+                    // Where the launcher is asked for something, it may be late or die as well.
+                    let told = call.starts_with("sendmsg") || call.contains("hub.db");
+                    if kind.launches() && told {
+                        add(Victim::HubFirst);
+                    }
+                    if kind.launches() && (told || call.starts_with("recvmsg")) {
+                        add(Victim::Launcher);
+                    }
+                }
+            }
+        }
+    }
+    points
+}
+
+/// Ends a hub by SIGTERM, perhaps with a trap in its way.
+async fn stop(world: &mut World, trap: Option<Trap>) {
+    world.pool_full().await;
+    world.tracer().arm(trap);
+    world.tracer().signal(Signal::TERM);
+    world.stopped().await;
+}
+
+/// One crash, and what must hold after it. Says whether the point was reached.
+async fn crash(world: &mut World, point: &Point) -> bool {
+    let trap = Some(point.trap.clone());
+    match point.during {
+        Kind::FirstStart => unreachable!("a world begins with it"),
+        Kind::Start => {
+            // Killed as it serves, killed again as it comes back.
+            world.note(format!("killed, then {point}"));
+            world.kill().await;
+            let served = world.start(Kind::Start, trap, &[]).await.unwrap();
+            let reached = if served {
+                world.settled_trap().await
+            } else {
+                world.ended().await;
+                true
+            };
+            if reached {
+                world.start_again().await;
+            }
+            reached
+        }
+        Kind::Stop => {
+            world.note(point.to_string());
+            stop(world, trap.clone()).await;
+            let reached = world.sprung_last();
+            world.start_again().await;
+            reached
+        }
+        _ => {
+            let (wish, answer, reached) = world.trapped(point).await;
+            if !reached {
+                // The step was taken in another way this time, and nothing happened.
+                match answer {
+                    Answer::Done(reply) => world.done(&wish, reply),
+                    other => panic!("{wish:?}: {other:?}"),
+                }
+                return false;
+            }
+            if point.trap.victim == Victim::Launcher {
+                world.settle_with_hub(&wish, answer).await;
+                return true;
+            }
+            world.start_again().await;
+            match answer {
+                Answer::Done(reply) => world.done(&wish, reply),
+                Answer::Broken => world.settle(&wish).await,
+                Answer::Refused(code, text) => panic!("{wish:?}: {code:?}, {text}"),
+            }
+            true
+        }
+    }
+}
+
+fn play_world(script: &Script, tally: &Mutex<Tally>) {
+    play(script, async |world: &mut World| {
+        let mut points = script.points.iter();
+        let first = points.clone().next().filter(|point| point.during == Kind::FirstStart);
+        let count = |point: &Point, reached: bool| {
+            let mut tally = tally.lock().unwrap();
+            if reached {
+                tally.reached += 1;
+            } else {
+                tally.missed.insert(point.to_string());
+            }
+        };
+        if let Some(point) = first {
+            points.next();
+            world.note(point.to_string());
+            let trap = Some(point.trap.clone());
+            let served = world.start(Kind::FirstStart, trap, &[]).await.unwrap();
+            if served {
+                count(point, world.settled_trap().await);
+            } else {
+                world.ended().await;
+                count(point, true);
+            }
+        }
+        if world.is_down() {
+            world.start_again().await;
+        }
+        for point in points {
+            world.wander().await;
+            let reached = crash(world, point).await;
+            count(point, reached);
+            world.check().await;
+        }
+    });
+}
+
+/// Some of the points, as many of each kind as can be, in an order that mixes them.
+fn sample(points: Vec<Point>, wanted: usize, random: &mut Random) -> Vec<Point> {
+    let mut kinds: BTreeMap<Kind, Vec<Point>> = BTreeMap::new();
+    for point in points {
+        kinds.entry(point.during).or_default().push(point);
+    }
+    let mut chosen = Vec::new();
+    while chosen.len() < wanted && kinds.values().any(|left| !left.is_empty()) {
+        for left in kinds.values_mut().filter(|left| !left.is_empty()) {
+            chosen.push(left.swap_remove(random.below(left.len())));
+        }
+    }
+    chosen.truncate(wanted);
+    for at in (1..chosen.len()).rev() {
+        chosen.swap(at, random.below(at + 1));
+    }
+    chosen
+}
+
+/// Worlds of these points. Those of a first start stand at the beginning of one each, and every third
+/// world is an ordinary user's, whose hub has no control groups to kill by.
+fn scripts(points: Vec<Point>, seed: u64) -> Vec<Script> {
+    let (mut firsts, others): (Vec<Point>, Vec<Point>) = points
+        .into_iter()
+        .partition(|point| point.during == Kind::FirstStart);
+    let user = UnprivilegedUser::get();
+    if user.is_none() {
+        skipped("only root can become an ordinary user, so NO hub without control groups is killed");
+    }
+    let mut open: [Vec<Point>; 2] = Default::default();
+    let mut scripts: Vec<Script> = Vec::new();
+    let mut close = |points: Vec<Point>, ordinary: bool| {
+        let at = scripts.len() as u64;
+        scripts.push(Script {
+            seed: seed + at,
+            user: user.filter(|_| ordinary),
+            points: firsts.pop().into_iter().chain(points).collect(),
+        });
+    };
+    for (at, point) in others.into_iter().enumerate() {
+        let ordinary = at % 3 == 2 && !point.during.needs_groups();
+        let world = &mut open[usize::from(ordinary)];
+        world.push(point);
+        if world.len() == IN_ONE_WORLD {
+            close(std::mem::take(world), ordinary);
+        }
+    }
+    let [ours, ordinary] = open;
+    close(ours, false);
+    close(ordinary, true);
+    while !firsts.is_empty() {
+        let first = firsts.split_off(firsts.len() - 1);
+        let at = scripts.len() as u64;
+        scripts.push(Script {
+            seed: seed + at,
+            user: None,
+            points: first,
+        });
+    }
+    scripts
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "the figures are what is wanted")]
+fn killed_at_any_call_the_hub_keeps_its_word() {
+    let began = Instant::now();
+    if let Ok(file) = std::env::var("SANDSHELL_CRASH_REPLAY") {
+        // A world as a violation was told.
+        let script = std::fs::read_to_string(file).unwrap();
+        return play_world(&script.parse().unwrap(), &Mutex::default());
+    }
+    let Some(points) = all_points() else {
+        return;
+    };
+    let known = points.len();
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for point in &points {
+        *kinds.entry(point.during.name()).or_default() += 1;
+    }
+    eprintln!("{known} crash points: {kinds:?}");
+    let seed = number("SANDSHELL_CRASH_SEED").unwrap_or(7) as u64;
+    let mut random = Random(seed);
+    let wanted = number("SANDSHELL_CRASH_POINTS").unwrap_or(40).min(known);
+    let scripts = scripts(sample(points, wanted, &mut random), seed);
+    let tally = Mutex::new(Tally::default());
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..number("SANDSHELL_CRASH_JOBS").unwrap_or(2) {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(script) = scripts.get(at) else {
+                        return;
+                    };
+                    let playing = || play_world(script, &tally);
+                    if std::panic::catch_unwind(AssertUnwindSafe(playing)).is_err() {
+                        tally.lock().unwrap().violated += 1;
+                    }
+                }
+            });
+        }
+    });
+    let tally = tally.into_inner().unwrap();
+    eprintln!(
+        "seed {seed}: {} crash points of {known} in {} worlds, {} not reached, {} s",
+        tally.reached,
+        scripts.len(),
+        tally.missed.len(),
+        began.elapsed().as_secs()
+    );
+    for missed in &tally.missed {
+        eprintln!("not reached: {missed}");
+    }
+    assert_eq!(tally.violated, 0, "worlds with a violation; they are told above");
+    assert!(tally.reached * 2 > wanted, "most points are not reached");
+}
+
+/// A launcher that stands still while its hub dies would make the sandbox it was told to make, or thaw
+/// the one it was told to thaw, behind the back of the hub that comes next.
+#[test]
+fn a_launcher_that_is_late_does_nothing_behind_the_next_hub() {
+    once(
+        "seed 1\n\
+         create-fresh after 1 hub-first: sendmsg socket\n\
+         resume after 1 hub-first: sendmsg socket\n\
+         delete after 1 hub-first: sendmsg socket",
+    );
+}
+
+/// Where there is no group to kill by, an agent whose hub died before it was told of must end by itself.
+#[test]
+fn an_agent_that_nobody_was_told_of_ends() {
+    if UnprivilegedUser::get().is_none() {
+        skipped("only root can become an ordinary user for a test");
+        return;
+    }
+    once(
+        "seed 1 ordinary\n\
+         create-fresh after 1 hub-first: sendmsg socket\n\
+         create-fresh after 1 launcher: sendmsg socket",
+    );
+}
+
+/// Plays a script whose points must all be reached, where processes can be traced.
+fn once(script: &str) {
+    let mut script: Script = script.parse().unwrap();
+    let points = std::mem::take(&mut script.points);
+    if !play(&script, async |world: &mut World| can_trace(world).await) {
+        return;
+    }
+    script.points = points;
+    let tally = Mutex::default();
+    play_world(&script, &tally);
+    let tally = tally.into_inner().unwrap();
+    assert!(tally.missed.is_empty(), "not reached: {:?}", tally.missed);
+}

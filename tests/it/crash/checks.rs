@@ -1,0 +1,332 @@
+//! What must hold after a crash: first of the wish that was in flight, then of everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use sandshell_client::types::{ErrorCode, SandboxId, SandboxRecord, SandboxState, StreamName};
+use sandshell_client::{AuditFilter, OutputQuery, Page, SandboxFilter};
+
+use super::machine::Sight;
+use super::model::{Living, Model, PRINTED, Wish};
+use super::world::{Answer, WARM, World, session};
+use crate::calls::{exec_of, in_time};
+
+/// Processes a sandbox may have that says nothing of it.
+const USUAL_PIDS: u64 = 1024;
+
+/// How long the machine may take to show what the hub says.
+const SOON: Duration = Duration::from_secs(10);
+
+impl World {
+    /// Sees to it that a wish that was cut short is done or not done, never half, and has it done.
+    pub(super) async fn settle(&mut self, wish: &Wish) {
+        match wish {
+            Wish::Create(spec) => match &spec.id {
+                Some(id) => {
+                    if let Some(found) = self.live_record(id).await {
+                        assert_eq!(found.state, SandboxState::Ready, "{found:?}");
+                        assert_eq!(found.spec.labels, spec.labels, "of a create cut short");
+                        assert_eq!(found.spec.env, spec.env, "of a create cut short");
+                    }
+                }
+                None => {
+                    // Nobody was told its id; there is at most one.
+                    let strangers: Vec<SandboxId> = self
+                        .records()
+                        .await
+                        .into_iter()
+                        .filter(|record| !record.state.is_over())
+                        .map(|record| record.id)
+                        .filter(|id| !self.model.live.contains_key(id))
+                        .collect();
+                    assert!(strangers.len() <= 1, "{strangers:?}");
+                    for id in strangers {
+                        assert!(self.model.given.insert(id.clone()), "{id} was given before");
+                        self.model.born(&id, spec);
+                        self.step(&Wish::Delete(id)).await;
+                    }
+                }
+            },
+            Wish::Label(id, value) => {
+                let found = self.live_record(id).await.expect("it lives");
+                let before = &self.model.live[id].labels;
+                let after = BTreeMap::from([("n".to_owned(), value.clone())]);
+                let labels = &found.spec.labels;
+                assert!(labels == before || *labels == after, "{labels:?}");
+            }
+            Wish::Limit(id, pids) => {
+                let found = self.live_record(id).await.expect("it lives");
+                let recorded = found.spec.limits.and_then(|limits| limits.pids);
+                let before = self.model.live[id].pids;
+                assert!(recorded == before || recorded == Some(*pids), "{recorded:?}");
+                // What the kernel keeps is what the record says, before it is set again.
+                self.model.of(id).pids = recorded;
+                self.sight_agrees().await;
+            }
+            Wish::Pause(id) | Wish::Resume(id) => {
+                let found = self.live_record(id).await.expect("it lives");
+                let paused = match found.state {
+                    SandboxState::Ready => false,
+                    SandboxState::Paused => true,
+                    other => panic!("{id} is {other:?}"),
+                };
+                self.model.of(id).paused = paused;
+                self.sight_agrees().await;
+            }
+            Wish::MakeToken(_, name) => {
+                let page = Page::default();
+                let tokens = in_time(self.client.tokens(&page)).await.unwrap().items;
+                let named = tokens
+                    .into_iter()
+                    .filter(|token| token.name.as_ref() == Some(name));
+                let made: Vec<String> = named.map(|token| token.id).collect();
+                assert!(made.len() <= 1, "{made:?}");
+                for id in made {
+                    // Nobody knows its secret.
+                    in_time(self.client.revoke_token(&id)).await.unwrap();
+                }
+            }
+            Wish::Delete(id) => {
+                let found = in_time(self.client.get_sandbox(id)).await.unwrap();
+                match found.state {
+                    SandboxState::Gone => assert!(found.reason.is_some(), "{found:?}"),
+                    SandboxState::Ready => assert!(!self.model.live[id].paused),
+                    SandboxState::Paused => assert!(self.model.live[id].paused),
+                    other => panic!("{id} is {other:?}"),
+                }
+            }
+            Wish::Again(_)
+            | Wish::KeepAlive(_)
+            | Wish::RevokeToken(_)
+            | Wish::Exec(_)
+            | Wish::Process(..)
+            | Wish::Command(_)
+            | Wish::List => {}
+        }
+        self.step(wish).await;
+    }
+
+    async fn live_record(&self, id: &SandboxId) -> Option<SandboxRecord> {
+        match in_time(self.client.get_sandbox(id)).await {
+            Ok(record) => Some(record).filter(|record| !record.state.is_over()),
+            Err(error) => {
+                assert_eq!(error.code(), Some(ErrorCode::SandboxNotFound), "{error}");
+                None
+            }
+        }
+    }
+
+    async fn records(&self) -> Vec<SandboxRecord> {
+        let filter = SandboxFilter {
+            state: Some("all".to_owned()),
+            ..SandboxFilter::default()
+        };
+        in_time(self.client.sandboxes(&filter)).await.unwrap().items
+    }
+
+    /// Everything the hub has said is so.
+    pub(super) async fn check(&mut self) {
+        self.orphans_gone().await;
+        self.records_agree().await;
+        for (id, one) in &self.model.live {
+            if one.paused {
+                self.is_paused(id).await;
+            } else {
+                self.answers(id, one).await;
+            }
+        }
+        self.tokens_agree().await;
+        self.audit_agrees().await;
+        self.pool_full().await;
+        self.sight_agrees().await;
+        let launchers = self.tracer().launchers().len();
+        // One that was killed is replaced when it is needed.
+        assert!(launchers <= 1, "{launchers} launchers of one hub");
+    }
+
+    async fn records_agree(&self) {
+        let mut live = BTreeSet::new();
+        for record in self.records().await {
+            if record.state.is_over() {
+                assert!(record.reason.is_some(), "it is over without a reason: {record:?}");
+                assert!(record.ended_at.is_some(), "{record:?}");
+                assert_eq!(record.state, SandboxState::Gone, "{record:?}");
+                continue;
+            }
+            let one = self.model.live.get(&record.id);
+            let one = one.unwrap_or_else(|| panic!("nobody made {record:?}"));
+            let state = if one.paused {
+                SandboxState::Paused
+            } else {
+                SandboxState::Ready
+            };
+            assert_eq!(record.state, state, "{record:?}");
+            assert_eq!(record.spec.labels, one.labels, "{record:?}");
+            assert_eq!(record.spec.env, one.spec.env, "{record:?}");
+            let limits = record.spec.limits.as_ref();
+            assert_eq!(limits.and_then(|limits| limits.pids), one.pids, "{record:?}");
+            live.insert(record.id);
+        }
+        let expected: BTreeSet<SandboxId> = self.model.live.keys().cloned().collect();
+        assert_eq!(live, expected, "what lives");
+        for id in &self.model.gone {
+            let gone = in_time(self.client.sandbox(id).exec(&exec_of("echo"))).await;
+            let code = gone.expect_err("it is gone").code();
+            assert_eq!(code, Some(ErrorCode::SandboxGone), "{id}");
+        }
+    }
+
+    async fn is_paused(&self, id: &SandboxId) {
+        let refused = in_time(self.client.sandbox(id).exec(&exec_of("echo"))).await;
+        let code = refused.expect_err("it is paused").code();
+        assert_eq!(code, Some(ErrorCode::SandboxPaused), "{id}");
+    }
+
+    /// A sandbox has what was done in it, once.
+    async fn answers(&self, id: &SandboxId, one: &Living) {
+        let inside = self.client.sandbox(id);
+        let seen = in_time(inside.exec(&exec_of("hostname; cat /tmp/lines; true")))
+            .await
+            .unwrap_or_else(|error| panic!("{id} does not answer: {error}"));
+        let expected = format!("{id}\n{}", Model::file(one.lines));
+        assert_eq!(seen.stdout, expected, "the lines in {id}; {}", seen.stderr);
+        if let Some(counted) = one.counted {
+            let request = sandshell_client::types::SessionExecRequest {
+                command: "echo ${counted-0}".to_owned(),
+                ..Default::default()
+            };
+            let seen = in_time(inside.session_exec(&session(), &request)).await;
+            assert_eq!(seen.unwrap().stdout, format!("{counted}\n"), "counted in {id}");
+        }
+        let whole: String = (1..=PRINTED).map(|line| format!("{line}\n")).collect();
+        for process in one.processes.iter().rev().take(2) {
+            for offset in [0, whole.len() / 2] {
+                let query = OutputQuery {
+                    offset: offset as u64,
+                    ..OutputQuery::follow(StreamName::Stdout)
+                };
+                let output = in_time(inside.process_output(process, query)).await.unwrap();
+                let output = in_time(output.read_to_end()).await.unwrap();
+                assert_eq!(
+                    String::from_utf8_lossy(&output),
+                    whole[offset..],
+                    "{process} of {id} from {offset} on"
+                );
+            }
+        }
+    }
+
+    async fn tokens_agree(&self) {
+        for token in &self.model.tokens {
+            let client = self.client_with(&token.secret);
+            let answer = in_time(client.get_sandbox(&token.sandbox)).await;
+            let code = answer.err().map(|error| error.code());
+            let expected = match (token.revoked, self.model.opens(token)) {
+                (true, _) => Some(Some(ErrorCode::Unauthorized)),
+                (false, true) => None,
+                // One that is over may still be looked at, while nobody else has its id.
+                (false, false) if self.model.gone.contains(&token.sandbox) => None,
+                (false, false) => Some(Some(ErrorCode::SandboxNotFound)),
+            };
+            assert_eq!(code, expected, "{token:?}");
+        }
+    }
+
+    /// Births and ends take turns in the log, and it ends as things are.
+    async fn audit_agrees(&self) {
+        let filter = AuditFilter {
+            page: Page {
+                limit: Some(1000),
+                cursor: None,
+            },
+            ..AuditFilter::default()
+        };
+        let log = in_time(self.client.audit(&filter)).await.unwrap();
+        assert!(log.next_cursor.is_none(), "a world is shorter than that");
+        let mut alive = BTreeSet::new();
+        for entry in log.items.iter().rev().filter(|entry| entry.outcome == "ok") {
+            let target = entry.target.clone().unwrap_or_default();
+            match entry.action.as_str() {
+                "sandbox.create" => assert!(alive.insert(target), "born twice: {entry:?}"),
+                "sandbox.destroy" | "sandbox.fail" => {
+                    assert!(alive.remove(&target), "ended twice: {entry:?}");
+                }
+                _ => {}
+            }
+        }
+        let live: BTreeSet<String> = self.model.live.keys().map(ToString::to_string).collect();
+        assert_eq!(alive, live, "by the audit log");
+    }
+
+    /// The machine shows what the model says: soon, for the pool fills by itself and the dead need a
+    /// moment.
+    pub(super) async fn sight_agrees(&mut self) {
+        let count = self.model.live.len() + WARM;
+        let frozen = self.model.paused();
+        let limits = self.model.live.values().map(|one| one.pids);
+        let mut pids: Vec<String> = limits
+            .chain([None; WARM])
+            .map(|pids| pids.unwrap_or(USUAL_PIDS).to_string())
+            .collect();
+        pids.sort();
+        let agrees = |sight: &Sight| {
+            let whole = sight.directories.len() == count
+                && sight.agents == sight.directories
+                && sight.grouped.is_subset(&sight.directories)
+                && sight.shared_ids == 0;
+            // Without groups there is nothing to freeze or to limit by.
+            let grouped = sight.grouped.is_empty()
+                || (sight.grouped == sight.directories && sight.frozen == frozen);
+            let limited = sight.pids.is_empty() || sight.pids == pids;
+            whole && grouped && limited
+        };
+        let deadline = tokio::time::Instant::now() + SOON;
+        loop {
+            let sight = self.machine.look();
+            if agrees(&sight) {
+                return;
+            }
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "the machine shows {sight:#?}\nexpected: {count} sandboxes ({WARM} warm), {frozen} frozen, \
+                 pids {pids:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Ends the hub with all its sandboxes, and sees that nothing is left.
+    pub(super) async fn finish(&mut self) {
+        self.kill().await;
+        self.orphans_gone().await;
+        let more = ["--destroy-on-exit"];
+        let started = self.start(super::points::Kind::Start, None, &more).await;
+        if !started.unwrap_or(false) {
+            return;
+        }
+        self.tracer().signal(rustix::process::Signal::TERM);
+        let how = self.ended().await;
+        assert_eq!(how, "exit code 0");
+        let deadline = tokio::time::Instant::now() + SOON;
+        loop {
+            let (sight, processes) = (self.machine.look(), self.machine.processes());
+            if sight == Sight::default() && processes.is_empty() {
+                return;
+            }
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "left: {sight:#?}, processes {processes:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// A launcher was killed: the hub may have refused the wish, and goes on.
+    pub(super) async fn settle_with_hub(&mut self, wish: &Wish, answer: Answer) {
+        match answer {
+            Answer::Done(reply) => self.done(wish, reply),
+            Answer::Refused(..) => self.settle(wish).await,
+            Answer::Broken => panic!("the hub broke a connection though only its launcher died"),
+        }
+    }
+}

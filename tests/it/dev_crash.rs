@@ -1,0 +1,3 @@
+#![allow(dead_code, clippy::all)]
+mod calls;
+mod crash;
