@@ -20,6 +20,7 @@ mod completion;
 mod contexts;
 mod doctor;
 mod explorer;
+mod faults;
 mod files;
 mod git;
 mod house;
