@@ -21,6 +21,7 @@ mod contexts;
 mod crash;
 mod doctor;
 mod explorer;
+mod faults;
 mod files;
 mod git;
 mod house;

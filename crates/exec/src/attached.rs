@@ -168,8 +168,8 @@ async fn start(host: &Host, program: &host::Program) -> Result<(Attached, Pump),
         (out_theirs.as_fd(), 1),
         (err_theirs.as_fd(), 2),
     ];
+    let pump = Pump::new(out, err)?;
     let running = host.start(program, &fds).await?;
-    let pump = Pump::new(out, err).map_err(|e| ExecError::internal(format!("pipes: {e}")))?;
     let (tell, ended) = watch::channel(None);
     tokio::spawn(async move {
         // Init gone means that everything is.

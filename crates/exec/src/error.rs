@@ -3,6 +3,7 @@
 use sandshell_sys::Errno;
 use sandshell_sys::spawn::Stage;
 
+use crate::inside::InsideError;
 use crate::output::OutputError;
 
 /// Why a request to the execution core failed. Nothing was started and nothing is left.
@@ -200,14 +201,26 @@ impl ExecError {
     /// A system call of ours failed: used-up resources are the machine's state, the rest our fault.
     pub(crate) fn system(what: &str, errno: Errno) -> Self {
         match errno {
-            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::NOSPC => {
-                Self::Unavailable {
-                    detail: format!("{what}: {errno}"),
-                }
-            }
+            Errno::MFILE
+            | Errno::NFILE
+            | Errno::NOMEM
+            | Errno::NOBUFS
+            | Errno::TOOMANYREFS
+            | Errno::AGAIN
+            | Errno::NOSPC => Self::Unavailable {
+                detail: format!("{what}: {errno}"),
+            },
             _ => Self::Internal {
                 detail: format!("{what}: {errno}"),
             },
+        }
+    }
+
+    /// The same, for what a library did for us.
+    pub(crate) fn io(what: &str, error: &std::io::Error) -> Self {
+        match Errno::from_io_error(error) {
+            Some(errno) => Self::system(what, errno),
+            None => Self::internal(format!("{what}: {error}")),
         }
     }
 
@@ -215,6 +228,9 @@ impl ExecError {
     pub(crate) fn from_spawn(stage: Stage, errno: Errno, program: &str, cwd: &str) -> Self {
         let program = program.to_owned();
         match (stage, errno) {
+            (_, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN) => {
+                Self::system("cannot start a process", errno)
+            }
             (Stage::Cwd, _) => Self::Cwd {
                 path: cwd.to_owned(),
                 reason: errno.to_string(),
@@ -245,6 +261,18 @@ impl ExecError {
             (Stage::Clone | Stage::Fds | Stage::Rights, _) => {
                 Self::system("cannot start a process", errno)
             }
+        }
+    }
+}
+
+impl From<InsideError> for ExecError {
+    fn from(error: InsideError) -> Self {
+        match error {
+            InsideError::Rights(errno) => Self::system("cannot act as the sandbox's user", errno),
+            InsideError::Thread => Self::Unavailable {
+                detail: error.to_string(),
+            },
+            InsideError::Broken => Self::internal(error.to_string()),
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::output::{LogLimits, OutputLog};
 use crate::pool::Pool;
 use crate::pool::exec_shell::ExecShell;
 use crate::ports::{self, Owned, PortError, PortWatcher, Ports, check_http};
-use crate::process::{self, ProcessHandle, Processes, ResultSpec, start_with_pipes};
+use crate::process::{self, ProcessHandle, Processes, ResultSpec, Stdin, start_with_pipes};
 use crate::session::{
     Birth as SessionBirth, ChannelRoot, SessionHandle, Sessions, Shell, Snapshot, check_environment,
 };
@@ -398,7 +398,7 @@ impl Executor {
             // One that was killed a moment ago is passed over.
             let shell = loop {
                 let shell = pool.take().await?;
-                if shell.tell(text).is_ok() {
+                if shell.tell(text)? {
                     break shell;
                 }
             };
@@ -418,10 +418,10 @@ impl Executor {
                 running,
                 pump,
                 told: Some(text),
-                stdin: None,
+                stdin: Stdin::closed(),
                 first_input: Bytes::new(),
             };
-            return ProcessHandle::begin(core.host.clone(), weak, birth);
+            return Ok(ProcessHandle::begin(core.host.clone(), weak, birth));
         }
         let mut program = self.settle_program(&spec).await?;
         program.files.extend(files);
@@ -451,7 +451,7 @@ impl Executor {
             stdin,
             first_input,
         };
-        ProcessHandle::begin(core.host.clone(), weak, birth)
+        Ok(ProcessHandle::begin(core.host.clone(), weak, birth))
     }
 
     /// The program a spec asks for.

@@ -290,13 +290,18 @@ impl Host {
         } else {
             &self.spawner
         };
-        let started =
-            spawner
-                .spawn(request, &passed)
-                .await
-                .map_err(|Refused { stage, errno }| {
-                    ExecError::from_spawn(stage, errno, &program.name, &program.cwd)
-                })?;
+        let started = match spawner.spawn(request, &passed).await {
+            Ok(started) => started,
+            Err(Refused { stage, errno }) => {
+                place.clear();
+                return Err(ExecError::from_spawn(
+                    stage,
+                    errno,
+                    &program.name,
+                    &program.cwd,
+                ));
+            }
+        };
         Ok(Running {
             pid: started.pid,
             live: Arc::new(Live {

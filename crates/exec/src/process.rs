@@ -34,7 +34,7 @@ use sandshell_types::{
 use tokio::sync::{Notify, watch};
 
 pub use pump::Pump;
-use stdin::Stdin;
+pub(crate) use stdin::Stdin;
 
 use crate::events::Events;
 use crate::fence::Owner;
@@ -115,8 +115,7 @@ pub(crate) struct Birth {
     pub(crate) pump: Pump,
     /// For a shell that was waiting: the text it was told, to see whether it was read.
     pub(crate) told: Option<std::os::fd::OwnedFd>,
-    /// Our end of its standard input, where it has one.
-    pub(crate) stdin: Option<std::os::fd::OwnedFd>,
+    pub(crate) stdin: Stdin,
     pub(crate) first_input: Bytes,
 }
 
@@ -130,25 +129,27 @@ impl Entry for ProcessHandle {
     }
 }
 
-/// Starts a program with pipes of its own: the way in for everything but pooled shells.
+/// Starts a program with pipes of its own: the way in for everything but pooled shells. All that can
+/// fail of ours comes before the start, which nobody would undo.
 pub(crate) async fn start_with_pipes(
     host: &Host,
     program: &Program,
     wants_stdin: bool,
-) -> Result<(Running, Pump, Option<std::os::fd::OwnedFd>), ExecError> {
+) -> Result<(Running, Pump, Stdin), ExecError> {
     use std::os::fd::AsFd as _;
     let (out, out_theirs) = host::output_pipe()?;
     let (err, err_theirs) = host::output_pipe()?;
-    let input = wants_stdin.then(host::input_pipe).transpose()?;
-    let theirs = input.as_ref().map_or(host.null(), |(read, _)| read.as_fd());
+    let pump = Pump::new(out, err)?;
+    let (theirs, ours) = wants_stdin.then(host::input_pipe).transpose()?.unzip();
+    let stdin = Stdin::new(ours)?;
+    let theirs = theirs.as_ref().map_or(host.null(), |read| read.as_fd());
     let fds = [
         (theirs, 0),
         (out_theirs.as_fd(), 1),
         (err_theirs.as_fd(), 2),
     ];
     let running = host.start(program, &fds).await?;
-    let pump = Pump::new(out, err).map_err(|e| ExecError::internal(format!("pipes: {e}")))?;
-    Ok((running, pump, input.map(|(_, write)| write)))
+    Ok((running, pump, stdin))
 }
 
 impl ProcessHandle {
@@ -157,7 +158,7 @@ impl ProcessHandle {
         host: Arc<Host>,
         processes: std::sync::Weak<Processes>,
         birth: Birth,
-    ) -> Result<Self, ExecError> {
+    ) -> Self {
         let log_bytes = birth.spec.max_output_bytes.unwrap_or(host.config.log_bytes);
         let (cap, keep_head) = match birth.kind {
             ProcessKind::Exec => (host.config.log_bytes, birth.result.max_bytes),
@@ -168,7 +169,7 @@ impl ProcessHandle {
             LogLimits { cap, keep_head },
         );
         let keep_open = birth.spec.stdin_open;
-        let has_stdin = birth.stdin.is_some();
+        let has_stdin = birth.spec.stdin.is_some() || keep_open;
         let process = Arc::new(Process {
             id: birth.id,
             kind: birth.kind,
@@ -192,8 +193,7 @@ impl ProcessHandle {
                 restarts: 0,
                 left_running: 0,
             }),
-            stdin: Stdin::new(birth.stdin)
-                .map_err(|e| ExecError::internal(format!("stdin: {e}")))?,
+            stdin: birth.stdin,
             stopping: AtomicBool::new(false),
             stop: Notify::new(),
             over: watch::Sender::new(false),
@@ -214,7 +214,7 @@ impl ProcessHandle {
             birth.running,
             birth.pump,
         ));
-        Ok(Self(process))
+        Self(process)
     }
 
     /// Its id.

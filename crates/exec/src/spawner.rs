@@ -3,13 +3,17 @@
 //! Owns the socket and the table of who waits for which answer. One task reads; anyone may send.
 //! An id is entered in the table before its request is sent, because the exit of a short program
 //! can arrive right behind its start.
+//!
+//! An answer brings descriptors. Room for them is reserved before the request is sent: when all other
+//! descriptors are used up, the request is refused or its answer can be taken, never neither.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use sandshell_isolate::protocol::{Event, Exit, ReceiveError, SpawnRequest};
 use sandshell_sys::reactor;
 use sandshell_sys::spawn::Stage;
@@ -39,8 +43,13 @@ pub(crate) struct Refused {
 /// Pid, pidfd and keeper of a program that has just started.
 type Born = (i32, OwnedFd, Option<OwnedFd>);
 
+/// Pause before an answer is tried again whose room was taken by someone else.
+const NO_ROOM: Duration = Duration::from_millis(10);
+
 #[derive(Debug)]
 struct Waiting {
+    /// Closed when the answer finds no other room for its descriptors.
+    room: Option<[OwnedFd; 2]>,
     started: Option<oneshot::Sender<Result<Born, Refused>>>,
     exited: Option<oneshot::Sender<Exit>>,
 }
@@ -92,30 +101,31 @@ impl Spawner {
         mut request: SpawnRequest,
         fds: &[BorrowedFd<'_>],
     ) -> Result<Started, Refused> {
-        let gone = Refused {
-            stage: Stage::Clone,
-            errno: Errno::PIPE,
-        };
         let line = &self.0;
         let id = line.next_id.fetch_add(1, Ordering::Relaxed);
         request.id = id;
         let (started, started_receiver) = oneshot::channel();
         let (exited, exit) = oneshot::channel();
+        let refused = |errno| Refused {
+            stage: Stage::Clone,
+            errno,
+        };
+        let spare = || fcntl_dupfd_cloexec(line.socket.get_ref(), 0).map_err(refused);
+        let room = Some([spare()?, spare()?]);
         line.lock().insert(
             id,
             Waiting {
+                room,
                 started: Some(started),
                 exited: Some(exited),
             },
         );
         if let Err(errno) = line.send(&request, fds).await {
             line.lock().remove(&id);
-            return Err(Refused {
-                stage: Stage::Clone,
-                errno,
-            });
+            return Err(refused(errno));
         }
-        let (pid, pidfd, keeper) = started_receiver.await.map_err(|_| gone)??;
+        let answer = started_receiver.await;
+        let (pid, pidfd, keeper) = answer.map_err(|_| refused(Errno::PIPE))??;
         Ok(Started {
             pid,
             pidfd,
@@ -160,6 +170,13 @@ impl Line {
                         ready.clear_ready();
                         break;
                     }
+                    Err(ReceiveError::NoRoom { id }) => {
+                        let reserved = self.lock().get_mut(&id).and_then(|w| w.room.take());
+                        if reserved.is_none() {
+                            tracing::warn!("too many open files to take what init started");
+                            tokio::time::sleep(NO_ROOM).await;
+                        }
+                    }
                     Ok(None) | Err(_) => return,
                 }
             }
@@ -176,7 +193,11 @@ impl Line {
                 pidfd,
                 keeper,
             } => {
-                if let Some(started) = waiting.get_mut(&id).and_then(|w| w.started.take())
+                let started = waiting.get_mut(&id).and_then(|waiter| {
+                    waiter.room = None;
+                    waiter.started.take()
+                });
+                if let Some(started) = started
                     && let Err(Ok((_, pidfd, _))) = started.send(Ok((pid, pidfd, keeper)))
                 {
                     // Whoever asked for it is gone, so nobody would ever end it.

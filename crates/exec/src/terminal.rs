@@ -203,16 +203,14 @@ impl TerminalHandle {
             pty::open(root.open_terminal()?, cols, rows)
         });
         let opened = opened.await;
-        let Pty { master, slave } = opened
-            .map_err(|e| ExecError::internal(format!("terminal: {e}")))?
-            .map_err(system)?;
+        let Pty { master, slave } = opened.map_err(ExecError::from)?.map_err(system)?;
         let for_size = master
             .try_clone()
-            .map_err(|e| ExecError::internal(format!("terminal: {e}")))?;
+            .map_err(|error| ExecError::io("cannot make a terminal", &error))?;
         let screen =
             Screen::new(cols, rows).map_err(|e| ExecError::invalid("/cols", e.to_string()))?;
         let ends = owner::Ends::new(master, slave)
-            .map_err(|e| ExecError::internal(format!("terminal: {e}")))?;
+            .map_err(|error| ExecError::io("cannot watch a terminal", &error))?;
         let running = host.start_on_terminal(&program, ends.slave()).await?;
         let limits = LogLimits {
             cap: LOG_BYTES.min(host.config.log_bytes),

@@ -243,6 +243,16 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Ends what a start has left that was refused half-way.
+    pub(crate) fn clear(self) {
+        if self.group.as_ref().is_some_and(Group::is_populated) {
+            let tree = self.settle(None, false);
+            tokio::spawn(async move { tree.kill(Duration::ZERO).await });
+        }
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(group) = self.group.take() {

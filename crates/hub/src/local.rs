@@ -20,6 +20,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sandshell_agent::Settings;
 use sandshell_isolate::host_root;
@@ -453,12 +454,23 @@ impl LocalBackend {
         }
         let dead = || BackendError::Dead("its agent has ended".to_owned());
         let socket = self.dir(place).join("agent.sock");
-        let connected = UnixStream::connect(&socket).await.map_err(|_| dead())?;
+        // Whether it lives cannot be seen when we ourselves lack something.
+        let unreached = |source: io::Error| match source.kind() {
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => dead(),
+            _ => BackendError::Failed {
+                action: "reach the agent",
+                source,
+            },
+        };
+        let connected = UnixStream::connect(&socket).await.map_err(unreached)?;
         let pid = connected.peer_cred().ok().and_then(|peer| peer.pid());
         let pid = pid.and_then(Pid::from_raw).ok_or_else(dead)?;
-        let agent = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(|_| dead())?;
+        let agent = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(|errno| match errno {
+            Errno::SRCH => dead(),
+            errno => unreached(errno.into()),
+        })?;
         // Whoever listened then listens still, so the pid was not used again meanwhile.
-        UnixStream::connect(&socket).await.map_err(|_| dead())?;
+        UnixStream::connect(&socket).await.map_err(unreached)?;
         let agent = watch(agent)?;
         self.live().insert(place.clone(), Arc::clone(&agent));
         Ok(agent)
@@ -466,7 +478,12 @@ impl LocalBackend {
 
     async fn end(&self, place: &Place) -> Result<(), BackendError> {
         let name = group(place);
-        if let Ok(agent) = self.find(place).await {
+        let agent = match self.find(place).await {
+            Ok(agent) => Some(agent),
+            Err(BackendError::Dead(_)) => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(agent) = agent {
             // Its end is the end of its namespaces, and so of everything in them. A frozen one dies
             // when it is thawed, which the removal of its groups does.
             let _ = signal::send(agent.get_ref(), 9);

@@ -36,6 +36,12 @@ const SIGCHLD: i32 = 17;
 /// send it.
 const SIGTERM: i32 = 15;
 
+/// Pause before the kernel is asked again for the memory that a message takes.
+const SHORT_OF_MEMORY: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 10_000_000,
+};
+
 /// What init needs to know of its surroundings; handed over as arguments by the launcher.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InitOptions {
@@ -233,6 +239,9 @@ impl Init<'_> {
                 match SpawnRequest::receive(self.socket, &mut buffer) {
                     Ok(Some((request, fds))) => self.start(&request, fds),
                     Err(ReceiveError::Socket(Errno::AGAIN | Errno::INTR)) => {}
+                    Err(ReceiveError::NoRoom { id }) => {
+                        tell(self.socket, &no_start(id, Errno::MFILE));
+                    }
                     // The agent is gone, or broke the protocol, which the same binary never does:
                     // then ending is the only safe answer.
                     Ok(None) | Err(_) => return,
@@ -242,19 +251,20 @@ impl Init<'_> {
     }
 
     fn start(&mut self, request: &SpawnRequest, fds: Vec<OwnedFd>) {
+        let id = request.id;
         let event = if request.flags.private {
             match self.privates.start(self.socket, request, fds, self.manner) {
                 // The reaper reports for itself.
                 Ok(()) => return,
                 Err(errno) => Event::Failed {
-                    id: request.id,
+                    id,
                     stage: Stage::Private,
                     errno,
                 },
             }
         } else if self.privates.exclusively() {
             Event::Failed {
-                id: request.id,
+                id,
                 stage: Stage::Private,
                 errno: Errno::PERM,
             }
@@ -262,31 +272,21 @@ impl Init<'_> {
             match self.keepers.start(self.socket, request, fds, self.manner) {
                 // The keeper reports for itself.
                 Ok(()) => return,
-                Err(errno) => Event::Failed {
-                    id: request.id,
-                    stage: Stage::Clone,
-                    errno,
-                },
+                Err(errno) => no_start(id, errno),
             }
         } else {
             match spawn_request(request, &fds, self.manner) {
-                Ok(Spawned { pid, pidfd }) => {
-                    self.programs.insert(pid, request.id);
-                    Event::Spawned {
-                        id: request.id,
-                        pid,
-                        pidfd,
-                        keeper: None,
+                Ok(program) => {
+                    let pid = program.pid;
+                    if announce(self.socket, id, program, None) {
+                        self.programs.insert(pid, id);
                     }
+                    return;
                 }
-                Err(SpawnError { stage, errno }) => Event::Failed {
-                    id: request.id,
-                    stage,
-                    errno,
-                },
+                Err(SpawnError { stage, errno }) => Event::Failed { id, stage, errno },
             }
         };
-        send(self.socket, &event);
+        tell(self.socket, &event);
     }
 
     fn reap(&mut self) {
@@ -297,10 +297,10 @@ impl Init<'_> {
             }
             let exit = exit_of(status);
             if let Some(id) = self.programs.remove(&pid) {
-                send(self.socket, &Event::Exited { id, exit });
+                tell(self.socket, &Event::Exited { id, exit });
             } else if self.privates.contains(pid) {
                 for event in self.privates.reaped(pid, exit).into_iter().flatten() {
-                    send(self.socket, &event);
+                    tell(self.socket, &event);
                 }
             } else {
                 self.keepers.reaped(pid, exit);
@@ -321,11 +321,20 @@ impl Init<'_> {
                 pidfd,
                 keeper: None,
             };
-            send(self.socket, &spawned);
+            tell(self.socket, &spawned);
             // How the program would have ended is not known: init never heard of it.
             let exit = Exit::Signal(9);
-            send(self.socket, &Event::Exited { id, exit });
+            tell(self.socket, &Event::Exited { id, exit });
         }
+    }
+}
+
+/// A request that nothing was started for.
+fn no_start(id: u64, errno: Errno) -> Event {
+    Event::Failed {
+        id,
+        stage: Stage::Clone,
+        errno,
     }
 }
 
@@ -415,17 +424,51 @@ fn exit_of(status: WaitStatus) -> Exit {
     }
 }
 
-/// Sends an event, waiting while the agent's queue is full. An agent that is gone is noticed by the
-/// main loop.
-pub(crate) fn send(socket: &OwnedFd, event: &Event) {
+/// Tells of a program's start. One that cannot be told of, which its own user can bring about by
+/// having too many descriptors under way, is ended: false.
+pub(crate) fn announce(
+    socket: &OwnedFd,
+    id: u64,
+    program: Spawned,
+    keeper: Option<OwnedFd>,
+) -> bool {
+    let Spawned { pid, pidfd } = program;
+    let spawned = Event::Spawned {
+        id,
+        pid,
+        pidfd,
+        keeper,
+    };
+    let Err(errno) = send(socket, &spawned) else {
+        return true;
+    };
+    if let Event::Spawned { pidfd, .. } = &spawned {
+        let _ = signal::send(pidfd, 9);
+    }
+    tell(socket, &no_start(id, errno));
+    false
+}
+
+/// Sends an event that brings no descriptor, or one that can be done without.
+pub(crate) fn tell(socket: &OwnedFd, event: &Event) {
+    let _ = send(socket, event);
+}
+
+/// Sends an event, waiting while the agent's queue is full or the kernel has no memory for it. An agent
+/// that is gone is noticed by the main loop.
+fn send(socket: &OwnedFd, event: &Event) -> Result<(), Errno> {
     loop {
         match event.send(socket) {
             Err(Errno::AGAIN) => {
                 let mut waiting = [PollFd::new(socket, PollFlags::OUT)];
                 let _ = poll(&mut waiting, None);
             }
+            Err(Errno::NOBUFS | Errno::NOMEM) => {
+                let _ = poll(&mut [], Some(&SHORT_OF_MEMORY));
+            }
             Err(Errno::INTR) => {}
-            Ok(()) | Err(_) => return,
+            Err(errno @ Errno::TOOMANYREFS) => return Err(errno),
+            Ok(()) | Err(_) => return Ok(()),
         }
     }
 }
@@ -449,9 +492,17 @@ fn read_signals(signals: &OwnedFd) -> Vec<u32> {
 
 /// Ends all that was started, then removes the groups it lived in.
 fn end_everything(options: &InitOptions) {
+    end_all(options.namespaced);
+    for group in &options.cgroups {
+        sandshell_sys::cgroup::bury(group);
+    }
+}
+
+/// Ends all that descends from us, for a child subreaper or PID 1 of a namespace.
+pub(crate) fn end_all(namespaced: bool) {
     let me = rustix::process::getpid().as_raw_pid();
     loop {
-        if options.namespaced {
+        if namespaced {
             signal::kill_all_below_namespace_init();
         }
         for pid in procfs::descendants(me) {
@@ -463,8 +514,5 @@ fn end_everything(options: &InitOptions) {
         if reap_one(WaitOptions::empty()).is_none() {
             break;
         }
-    }
-    for group in &options.cgroups {
-        sandshell_sys::cgroup::bury(group);
     }
 }

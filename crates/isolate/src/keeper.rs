@@ -26,7 +26,7 @@ use rustix::process::{PidfdFlags, WaitOptions, getpid, pidfd_open, set_child_sub
 use sandshell_sys::spawn::{SpawnError, Spawned, Stage, fork_single_threaded};
 use sandshell_sys::{procfs, signal};
 
-use crate::init::{Manner, reap_one, send, spawn_request};
+use crate::init::{Manner, announce, end_all, reap_one, spawn_request, tell};
 use crate::protocol::{Event, Exit, SpawnRequest};
 
 const SIGCONT: i32 = 18;
@@ -155,23 +155,18 @@ fn keep(socket: &OwnedFd, request: &SpawnRequest, fds: Vec<OwnedFd>, manner: Man
     let (keeper, program) = match started {
         Ok(started) => started,
         Err(SpawnError { stage, errno }) => {
-            send(socket, &Event::Failed { id, stage, errno });
+            tell(socket, &Event::Failed { id, stage, errno });
             return;
         }
     };
     let pid = program.pid;
-    send(
-        socket,
-        &Event::Spawned {
-            id,
-            pid,
-            pidfd: program.pidfd,
-            keeper: Some(keeper),
-        },
-    );
+    if !announce(socket, id, program, Some(keeper)) {
+        end_all(false);
+        return;
+    }
     while let Some((ended, exit)) = reap_one(WaitOptions::empty()) {
         if ended == pid {
-            send(socket, &Event::Exited { id, exit });
+            tell(socket, &Event::Exited { id, exit });
         }
     }
 }

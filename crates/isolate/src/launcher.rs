@@ -22,16 +22,17 @@ use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create, open};
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sandshell_sys::namespace::{self, Namespaces};
+use sandshell_sys::packet::{self, Packet};
+use sandshell_sys::signal;
 use sandshell_sys::spawn::{SpawnPlan, Spawned, spawn};
-use sandshell_sys::{packet, signal};
 use serde::{Deserialize, Serialize};
 
 use crate::harden::Filters;
@@ -48,6 +49,15 @@ pub const SOCKET_FD: i32 = 3;
 
 /// How long groups may take to stand still, or to become empty once their processes were killed.
 const WITHIN: Duration = Duration::from_secs(5);
+
+/// Descriptors in the answer to a launch.
+const ANSWERED: usize = 4;
+
+/// Pause before an answer is tried again that there was no room for.
+const NO_ROOM: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 10_000_000,
+};
 
 const DONE: u8 = 0;
 const REFUSED: u8 = 1;
@@ -97,6 +107,9 @@ pub enum LauncherError {
     /// The launcher could not be started, or is gone.
     #[error("the launcher is gone: {0}")]
     Gone(Errno),
+    /// We have not what it takes to ask it; it was asked for nothing.
+    #[error("the launcher cannot be asked: {0}")]
+    Lack(Errno),
     /// A step failed.
     #[error("cannot make the sandbox: {0}")]
     Step(#[from] Step),
@@ -113,12 +126,26 @@ pub enum LauncherError {
     Died,
 }
 
+/// What a failure to reach the launcher means: something is used up here, or it is gone.
+fn unreached(errno: Errno) -> LauncherError {
+    match errno {
+        Errno::MFILE
+        | Errno::NFILE
+        | Errno::NOMEM
+        | Errno::NOBUFS
+        | Errno::NOSPC
+        | Errno::AGAIN
+        | Errno::TOOMANYREFS => LauncherError::Lack(errno),
+        errno => LauncherError::Gone(errno),
+    }
+}
+
 impl Launcher {
     /// Starts one.
     pub fn start() -> Result<Self, LauncherError> {
-        let (ours, theirs) = packet::pair().map_err(LauncherError::Gone)?;
-        let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-            .map_err(LauncherError::Gone)?;
+        let (ours, theirs) = packet::pair().map_err(unreached)?;
+        let null =
+            open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(unreached)?;
         let stderr = std::io::stderr();
         let word = CString::new(WORD).map_err(|_| LauncherError::Gone(Errno::INVAL))?;
         let spawned = spawn(&SpawnPlan {
@@ -142,7 +169,7 @@ impl Launcher {
             // It is not there in containers, and nothing is needed of it.
             avoid_clone3: true,
         })
-        .map_err(|error| LauncherError::Gone(error.errno))?;
+        .map_err(|error| unreached(error.errno))?;
         Ok(Self {
             socket: ours,
             process: spawned.pidfd,
@@ -167,7 +194,7 @@ impl Launcher {
     /// other calls it must not be made twice at once.
     pub fn launch(&self, plan: &SandboxPlan) -> Result<Launched, LauncherError> {
         let fds = self.ask(&Wish::Launch(Box::new(plan.clone())))?;
-        match <[OwnedFd; 4]>::try_from(fds) {
+        match <[OwnedFd; ANSWERED]>::try_from(fds) {
             Ok([agent, report, user, host]) => Ok(Launched {
                 agent,
                 report,
@@ -226,18 +253,22 @@ impl Launcher {
         with: &[BorrowedFd<'_>],
     ) -> Result<Vec<OwnedFd>, LauncherError> {
         let text = serde_json::to_vec(wish).map_err(|_| LauncherError::Gone(Errno::INVAL))?;
+        // Room for what comes with the answer: without it a sandbox would be made that nobody has.
+        let spare = || fcntl_dupfd_cloexec(&self.socket, 0).map_err(unreached);
+        let room = (0..ANSWERED)
+            .map(|_| spare())
+            .collect::<Result<Vec<_>, _>>()?;
         // A plan may be larger than a packet.
-        let memfd =
-            memfd_create("sandshell-wish", MemfdFlags::CLOEXEC).map_err(LauncherError::Gone)?;
+        let memfd = memfd_create("sandshell-wish", MemfdFlags::CLOEXEC).map_err(unreached)?;
         let mut file = File::from(memfd);
         std::io::Write::write_all(&mut file, &text)
-            .map_err(|e| LauncherError::Gone(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
+            .map_err(|e| unreached(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
         let fds: Vec<_> = with.iter().copied().chain([file.as_fd()]).collect();
-        packet::send(&self.socket, b"W", &fds).map_err(LauncherError::Gone)?;
+        packet::send(&self.socket, b"W", &fds).map_err(unreached)?;
         let mut buffer = [0; 4096];
-        let (n, fds) =
-            receive(&self.socket, &mut buffer).ok_or(LauncherError::Gone(Errno::PIPE))?;
-        let answer = buffer.get(..n).unwrap_or_default();
+        let Packet { len, fds, .. } = receive_answer(&self.socket, &mut buffer, room)
+            .ok_or(LauncherError::Gone(Errno::PIPE))?;
+        let answer = buffer.get(..len).unwrap_or_default();
         match answer.split_first() {
             Some((&DONE, _)) => Ok(fds),
             Some((&REFUSED, why)) => Err(serde_json::from_slice::<Refusal>(why)
@@ -263,9 +294,30 @@ pub fn read_outcome(report: OwnedFd) -> Result<Outcome, LauncherError> {
 }
 
 /// A packet, waited for; `None` when the other end is gone.
-fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Option<(usize, Vec<OwnedFd>)> {
+fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Option<Packet> {
     loop {
         match packet::receive(socket, buffer) {
+            Ok(received) => return received,
+            Err(Errno::AGAIN) => {
+                let _ = poll(&mut [PollFd::new(socket, PollFlags::IN)], None);
+            }
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// The same for an answer, which must not be lost. The room that was kept for its descriptors is given
+/// up when there is no other; if someone else takes that too, it waits.
+fn receive_answer(socket: &OwnedFd, buffer: &mut [u8], room: Vec<OwnedFd>) -> Option<Packet> {
+    let mut room = Some(room);
+    loop {
+        match packet::receive_whole(socket, buffer) {
+            Ok(Some(packet)) if packet.cut => {
+                if room.take().is_none() {
+                    let _ = poll(&mut [], Some(&NO_ROOM));
+                }
+            }
             Ok(received) => return received,
             Err(Errno::AGAIN) => {
                 let _ = poll(&mut [PollFd::new(socket, PollFlags::IN)], None);
@@ -311,7 +363,7 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
     let mut directories = Vec::new();
     let mut held = Vec::new();
     let mut buffer = [0; 16];
-    while let Some((_, mut fds)) = receive(&socket, &mut buffer) {
+    while let Some(Packet { mut fds, .. }) = receive(&socket, &mut buffer) {
         let Some(wish) = fds.pop().and_then(read_wish) else {
             break;
         };
@@ -356,7 +408,9 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
             }
             Wish::Remove(group) => done(remove(&workshop, &group)),
         };
-        reply(&socket, answer);
+        if !reply(&socket, answer) {
+            break;
+        }
     }
     for Kept {
         agent,
@@ -439,7 +493,7 @@ fn keep(kept: &mut Vec<Kept>, plan: SandboxPlan, begun: Beginning) -> Vec<OwnedF
         alive,
     } = begun;
     if let Some(alive) = alive
-        && let Ok(agent) = rustix::io::fcntl_dupfd_cloexec(&agent, 0)
+        && let Ok(agent) = fcntl_dupfd_cloexec(&agent, 0)
     {
         kept.push(Kept {
             agent,
@@ -451,7 +505,8 @@ fn keep(kept: &mut Vec<Kept>, plan: SandboxPlan, begun: Beginning) -> Vec<OwnedF
     vec![agent, report, naming.user, naming.host]
 }
 
-fn reply(socket: &OwnedFd, answer: Result<Vec<OwnedFd>, Refusal>) {
+/// Answers. False when the answer cannot be given, for which the hub must not wait.
+fn reply(socket: &OwnedFd, answer: Result<Vec<OwnedFd>, Refusal>) -> bool {
     let (text, fds) = match answer {
         Ok(fds) => (vec![DONE], fds),
         Err(refusal) => {
@@ -461,8 +516,7 @@ fn reply(socket: &OwnedFd, answer: Result<Vec<OwnedFd>, Refusal>) {
         }
     };
     let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
-    // A hub that is gone is noticed by the next receive.
-    let _ = packet::send(socket, &text, &fds);
+    packet::send(socket, &text, &fds).is_ok()
 }
 
 /// What a wish of these bytes comes to, in its one form.

@@ -27,7 +27,7 @@ use sandshell_sys::signal;
 use sandshell_sys::spawn::{SpawnError, Spawned, Stage};
 
 use crate::harden::{self, Ceilings, Hardened, InitHardening};
-use crate::init::{Manner, mount_own_proc, reap_one, send, spawn_request};
+use crate::init::{Manner, announce, mount_own_proc, reap_one, spawn_request, tell};
 use crate::limits::Joins;
 use crate::protocol::{Event, Exit, SpawnRequest};
 use crate::rootfs;
@@ -203,23 +203,18 @@ fn serve(
     let (reaper, program) = match started {
         Ok(started) => started,
         Err(SpawnError { stage, errno }) => {
-            send(socket, &Event::Failed { id, stage, errno });
+            tell(socket, &Event::Failed { id, stage, errno });
             return;
         }
     };
     let pid = program.pid;
-    send(
-        socket,
-        &Event::Spawned {
-            id,
-            pid,
-            pidfd: program.pidfd,
-            keeper: Some(reaper),
-        },
-    );
+    if !announce(socket, id, program, Some(reaper)) {
+        // With us goes all that is in our namespace.
+        return;
+    }
     while let Some((ended, exit)) = reap_one(WaitOptions::empty()) {
         if ended == pid {
-            send(socket, &Event::Exited { id, exit });
+            tell(socket, &Event::Exited { id, exit });
         }
     }
 }

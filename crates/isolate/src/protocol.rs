@@ -12,7 +12,7 @@ use crate::probe;
 use crate::stage::Step;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
-use sandshell_sys::packet;
+use sandshell_sys::packet::{self, Packet};
 use sandshell_sys::spawn::{Identity, Rlimit, Stage};
 use sandshell_sys::wire::{Malformed, Reader, Writer};
 
@@ -224,7 +224,7 @@ impl SpawnRequest {
             packet_bytes.extend_from_slice(&body);
             return packet::send(socket, &packet_bytes, fds);
         }
-        head.u32(SPAWN_IN_MEMFD);
+        head.u32(SPAWN_IN_MEMFD).u64(self.id);
         let memfd = memfd_create("sandshell-spawn", MemfdFlags::CLOEXEC)?;
         write_all(&memfd, &body)?;
         let mut fds = fds.to_vec();
@@ -237,11 +237,16 @@ impl SpawnRequest {
         socket: impl AsFd,
         buffer: &mut [u8],
     ) -> Result<Option<(Self, Vec<OwnedFd>)>, ReceiveError> {
-        let Some((n, mut fds)) = packet::receive(socket, buffer)? else {
+        let Some(Packet { len, mut fds, cut }) = packet::receive(socket, buffer)? else {
             return Ok(None);
         };
-        let bytes = buffer.get(..n).ok_or(Malformed)?;
+        let bytes = buffer.get(..len).ok_or(Malformed)?;
         let (kind, body) = bytes.split_at_checked(4).ok_or(Malformed)?;
+        if cut {
+            // Both kinds begin with it.
+            let id = Reader::new(body).u64()?;
+            return Err(ReceiveError::NoRoom { id });
+        }
         let request = match Reader::new(kind).u32()? {
             SPAWN => Self::decode(body)?,
             SPAWN_IN_MEMFD => {
@@ -272,6 +277,12 @@ pub enum ReceiveError {
     /// The message is not one.
     #[error(transparent)]
     Malformed(#[from] Malformed),
+    /// There is no room for its descriptors. A request is lost by that, an event is not.
+    #[error("too many files are open to take what came with a message")]
+    NoRoom {
+        /// The request's number.
+        id: u64,
+    },
 }
 
 impl Event {
@@ -322,11 +333,16 @@ impl Event {
     /// Receives an event; `Ok(None)` when init is gone.
     pub fn receive(socket: impl AsFd) -> Result<Option<Self>, ReceiveError> {
         let mut buffer = [0; 4096];
-        let Some((n, mut fds)) = packet::receive(socket, &mut buffer)? else {
+        let Some(Packet { len, mut fds, cut }) = packet::receive_whole(socket, &mut buffer)? else {
             return Ok(None);
         };
-        let mut r = Reader::new(buffer.get(..n).ok_or(Malformed)?);
-        let event = match r.u32()? {
+        let mut r = Reader::new(buffer.get(..len).ok_or(Malformed)?);
+        let kind = r.u32()?;
+        if cut {
+            let id = if kind == SPAWNED { r.u64()? } else { 0 };
+            return Err(ReceiveError::NoRoom { id });
+        }
+        let event = match kind {
             NEED_MAP => Self::NeedMap,
             UNFIT => Self::Unfit(Step {
                 what: String::from_utf8_lossy(r.bytes()?).into_owned(),

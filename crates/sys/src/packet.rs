@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
+    sendmsg, socketpair,
 };
 
 /// Most descriptors in one packet.
@@ -34,18 +35,44 @@ pub fn send(socket: impl AsFd, data: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()
     sendmsg(socket, &[IoSlice::new(data)], &mut control, flags).map(|_| ())
 }
 
-/// Receives one packet; `Ok(None)` when the other end is gone.
-pub fn receive(
+/// A packet that was received.
+#[derive(Debug)]
+pub struct Packet {
+    /// How many bytes of the buffer it has.
+    pub len: usize,
+    /// Its descriptors.
+    pub fds: Vec<OwnedFd>,
+    /// Whether some of its descriptors are missing: there was no room for them in our table.
+    pub cut: bool,
+}
+
+/// Receives one packet; `Ok(None)` when the other end is gone. What was cut is lost.
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<Option<Packet>, Errno> {
+    receive_with(socket, buffer, RecvFlags::empty())
+}
+
+/// The same for packets that must not be lost: one that was cut is still there.
+pub fn receive_whole(socket: impl AsFd, buffer: &mut [u8]) -> Result<Option<Packet>, Errno> {
+    let seen = receive_with(&socket, buffer, RecvFlags::PEEK)?;
+    if seen.as_ref().is_some_and(|packet| !packet.cut) {
+        // Its descriptors are ours already; taken without room for any, it brings no second ones.
+        while let Err(Errno::INTR) = rustix::net::recv(&socket, &mut [0; 1], RecvFlags::empty()) {}
+    }
+    Ok(seen)
+}
+
+fn receive_with(
     socket: impl AsFd,
     buffer: &mut [u8],
-) -> Result<Option<(usize, Vec<OwnedFd>)>, Errno> {
+    flags: RecvFlags,
+) -> Result<Option<Packet>, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = recvmsg(
         socket,
         &mut [IoSliceMut::new(buffer)],
         &mut control,
-        RecvFlags::CMSG_CLOEXEC,
+        flags | RecvFlags::CMSG_CLOEXEC,
     )?;
     let mut fds = Vec::new();
     for message in control.drain() {
@@ -56,7 +83,11 @@ pub fn receive(
     if received.bytes == 0 && fds.is_empty() {
         return Ok(None);
     }
-    Ok(Some((received.bytes, fds)))
+    Ok(Some(Packet {
+        len: received.bytes,
+        fds,
+        cut: received.flags.contains(ReturnFlags::CTRUNC),
+    }))
 }
 
 /// The socket that our parent left open at this number, to be taken once, early in `main`. `None`
@@ -87,13 +118,37 @@ mod tests {
         let (read, write) = rustix::pipe::pipe().unwrap();
         send(&a, b"hello", &[write.as_fd()]).unwrap();
         let mut buffer = [0; 64];
-        let (n, fds) = receive(&b, &mut buffer).unwrap().unwrap();
-        assert_eq!(buffer.get(..n), Some(&b"hello"[..]));
+        let Packet { len, fds, cut } = receive(&b, &mut buffer).unwrap().unwrap();
+        assert_eq!((buffer.get(..len), cut), (Some(&b"hello"[..]), false));
         drop(write);
         rustix::io::write(&fds[0], b"x").unwrap();
         assert_eq!(rustix::io::read(&read, &mut buffer).unwrap(), 1);
         drop(a);
         assert!(receive(&b, &mut buffer).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_whole_packet_comes_once() {
+        let (a, b) = pair().unwrap();
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        for text in [b"one", b"two"] {
+            send(&a, text, &[write.as_fd(), read.as_fd()]).unwrap();
+        }
+        let mut buffer = [0; 64];
+        for text in [b"one", b"two"] {
+            let whole = receive_whole(&b, &mut buffer).unwrap().unwrap();
+            assert_eq!((whole.cut, whole.fds.len()), (false, 2));
+            assert_eq!(buffer.get(..whole.len), Some(&text[..]));
+        }
+        assert_eq!(receive_whole(&b, &mut buffer).unwrap_err(), Errno::AGAIN);
+        drop(write);
+        assert_eq!(
+            rustix::io::read(&read, &mut buffer).unwrap(),
+            0,
+            "none is left in the queue"
+        );
+        drop(a);
+        assert!(receive_whole(&b, &mut buffer).unwrap().is_none());
     }
 
     #[test]

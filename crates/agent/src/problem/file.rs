@@ -1,6 +1,7 @@
 //! Failures with files: what the kernel said becomes a code.
 
 use rustix::io::Errno;
+use sandshell_exec::ExecError;
 use sandshell_exec::inside::InsideError;
 use sandshell_files::FileError;
 use sandshell_types::ErrorCode;
@@ -42,6 +43,7 @@ impl From<FileError> for ApiError {
                 errno: Errno::NOSPC | Errno::DQUOT,
             } => Self::new(ErrorCode::NoSpace, "the agent has no space left"),
             FileError::Exec(error) => error.into(),
+            FileError::Inside(error) => ExecError::from(error).into(),
             other => Self::internal("the request failed", &other),
         }
     }

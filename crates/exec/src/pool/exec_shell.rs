@@ -11,6 +11,7 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 use sandshell_types::Env;
 
@@ -74,8 +75,8 @@ impl ExecShell {
             (gate_theirs.as_fd(), GATE_FD),
             (text.as_fd(), TEXT_FD),
         ];
+        let pump = Pump::new(out, err)?;
         let running = host.start(&program, &fds).await?;
-        let pump = Pump::new(out, err).map_err(|e| ExecError::internal(format!("pipes: {e}")))?;
         Ok(Self {
             program,
             running,
@@ -86,18 +87,21 @@ impl ExecShell {
         })
     }
 
-    /// Tells it its text. From here on it is the process of the exec.
-    pub(crate) fn tell(&self, text: &str) -> Result<(), ExecError> {
+    /// Tells it its text. From here on it is the process of the exec. False when it has ended meanwhile.
+    pub(crate) fn tell(&self, text: &str) -> Result<bool, ExecError> {
         let system = |errno| ExecError::system("cannot reach a waiting shell", errno);
         // The shell's offset in the shared description must stay at the start: write by position.
         let mut written = 0;
         while let Some(rest) = text.as_bytes().get(written..)
             && !rest.is_empty()
         {
-            written += rustix::io::pwrite(&self.text, rest, written as u64).map_err(system)?;
+            written += retry_on_intr(|| rustix::io::pwrite(&self.text, rest, written as u64))
+                .map_err(system)?;
         }
-        rustix::io::write(&self.gate, b"x")
-            .map(|_| ())
-            .map_err(system)
+        match retry_on_intr(|| rustix::io::write(&self.gate, b"x")) {
+            Ok(_) => Ok(true),
+            Err(Errno::PIPE) => Ok(false),
+            Err(errno) => Err(system(errno)),
+        }
     }
 }

@@ -11,6 +11,7 @@ use sandshell_sys::reactor;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::ExecError;
 use crate::output::{OutputLog, Stream};
 
 /// What one read takes at most: the size of a pipe.
@@ -37,10 +38,14 @@ enum Read {
 
 impl Pump {
     /// Takes over the reading ends, which must not block.
-    pub(crate) fn new(out: OwnedFd, err: OwnedFd) -> std::io::Result<Self> {
+    pub(crate) fn new(out: OwnedFd, err: OwnedFd) -> Result<Self, ExecError> {
+        let watched = |fd| {
+            reactor::watch(fd, Interest::READABLE)
+                .map_err(|error| ExecError::io("cannot watch a pipe", &error))
+        };
         Ok(Self {
-            out: Some(reactor::watch(out, Interest::READABLE)?),
-            err: Some(reactor::watch(err, Interest::READABLE)?),
+            out: Some(watched(out)?),
+            err: Some(watched(err)?),
             buffer: Vec::new(),
             had_writer: false,
         })

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use crate::ExecError;
 
 #[derive(Debug)]
-pub(super) struct Stdin(Mutex<State>);
+pub(crate) struct Stdin(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -22,24 +22,27 @@ struct State {
     offset: u64,
 }
 
-fn wrap(pipe: Option<OwnedFd>) -> std::io::Result<Option<AsyncFd<OwnedFd>>> {
-    pipe.map(|fd| reactor::watch(fd, Interest::WRITABLE))
-        .transpose()
-}
-
 impl Stdin {
-    pub(super) fn new(pipe: Option<OwnedFd>) -> std::io::Result<Self> {
-        Ok(Self(Mutex::new(State {
-            pipe: wrap(pipe)?,
+    /// Our end of a pipe, where there is one.
+    pub(super) fn new(pipe: Option<OwnedFd>) -> Result<Self, ExecError> {
+        let pipe = pipe
+            .map(|fd| reactor::watch(fd, Interest::WRITABLE))
+            .transpose()
+            .map_err(|error| ExecError::io("cannot watch a pipe", &error))?;
+        Ok(Self(Mutex::new(State { pipe, offset: 0 })))
+    }
+
+    /// One that takes nothing.
+    pub(crate) fn closed() -> Self {
+        Self(Mutex::new(State {
+            pipe: None,
             offset: 0,
-        })))
+        }))
     }
 
     /// A restarted process has a new pipe and starts at offset 0.
-    pub(super) async fn replace(&self, pipe: Option<OwnedFd>) {
-        let mut state = self.0.lock().await;
-        state.pipe = wrap(pipe).unwrap_or(None);
-        state.offset = 0;
+    pub(super) async fn replace(&self, fresh: Self) {
+        *self.0.lock().await = fresh.0.into_inner();
     }
 
     /// Writes all of `data`; the answer is the offset after it.

@@ -74,7 +74,10 @@ impl Channel {
             &name,
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
-        )?;
+        )
+        .inspect_err(|_| {
+            let _ = unlinkat(&root.dir, &name, AtFlags::REMOVEDIR);
+        })?;
         let channel = Self {
             root: root.clone(),
             name,
@@ -203,7 +206,7 @@ impl Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         let files = [
-            "command", "dump", "exit", "o", "e", "i", "q", "u", "restore",
+            "command", "dump", "exit", "o", "e", "i", "q", "u", "v", "restore",
         ];
         for file in files.iter().chain(WRITTEN_BY_SHELL) {
             let _ = unlinkat(&self.dir, *file, AtFlags::empty());

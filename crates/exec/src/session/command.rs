@@ -40,8 +40,17 @@ struct Facts {
     started: Option<Instant>,
     ended_at: Option<Timestamp>,
     outcome: Option<Outcome>,
-    /// The directory it asked for and could not be run in.
-    refused_cwd: Option<String>,
+    /// Why nothing of it was run.
+    refused: Option<Refusal>,
+}
+
+/// Why a command was not given to the shell.
+#[derive(Debug, Clone)]
+enum Refusal {
+    /// It cannot be run in the directory that it asked for.
+    Cwd(String),
+    /// We lack something for it.
+    Lack(String),
 }
 
 /// What became of the session when a command was over.
@@ -98,7 +107,7 @@ impl CommandHandle {
                 started: None,
                 ended_at: None,
                 outcome: None,
-                refused_cwd: None,
+                refused: None,
             }),
             over: watch::Sender::new(false),
             session,
@@ -198,9 +207,13 @@ impl CommandHandle {
     /// Its result, once it is over.
     pub async fn result(&self, encoding: Encoding) -> Result<SessionExecResult, ExecError> {
         self.done().await;
-        if let Some(path) = self.facts().refused_cwd.clone() {
-            let reason = "it does not exist or cannot be entered".to_owned();
-            return Err(ExecError::Cwd { path, reason });
+        match self.facts().refused.clone() {
+            None => {}
+            Some(Refusal::Cwd(path)) => {
+                let reason = "it does not exist or cannot be entered".to_owned();
+                return Err(ExecError::Cwd { path, reason });
+            }
+            Some(Refusal::Lack(detail)) => return Err(ExecError::Unavailable { detail }),
         }
         let outcome = self
             .facts()
@@ -251,11 +264,14 @@ impl CommandHandle {
         let _ = self.0.session.send(wish).await;
     }
 
-    /// Drops it because its directory cannot be entered: nothing of it ran.
-    pub(super) fn refuse(&self, cwd: &str) {
+    /// Drops it because of what stands in its way: nothing of it ran.
+    pub(super) fn refuse(&self, why: ExecError) {
         {
             let mut facts = self.facts();
-            facts.refused_cwd = Some(cwd.to_owned());
+            facts.refused = Some(match why {
+                ExecError::Cwd { path, .. } => Refusal::Cwd(path),
+                other => Refusal::Lack(other.to_string()),
+            });
             facts.state = CommandState::Queued;
         }
         self.cancel();

@@ -188,7 +188,8 @@ impl Owner {
             facts.commands += 1;
         }
         // A shell that died unseen, or before it opened the text, ran nothing of the command:
-        // another one takes over and the command is given to it, once.
+        // another one takes over and the command is given to it, once. When it is we who lack
+        // something, the shell is as it was: only the command is refused.
         for last_try in [false, true] {
             match self.start_command(command).await {
                 Ok(mut run) => {
@@ -197,7 +198,7 @@ impl Owner {
                         return self.close(command, run, over).await;
                     }
                 }
-                Err(ExecError::Cwd { path, .. }) => {
+                Err(error @ (ExecError::Cwd { .. } | ExecError::Unavailable { .. })) => {
                     {
                         let mut facts = self.session.facts();
                         facts.state = SessionState::Idle;
@@ -207,7 +208,7 @@ impl Owner {
                     self.session
                         .history()
                         .retain(|known| known.id() != command.id());
-                    command.refuse(&path);
+                    command.refuse(error);
                     return None;
                 }
                 Err(error) if last_try => {
@@ -249,9 +250,28 @@ impl Owner {
             // A signal that was not ours met the idle shell; its trap would end the next command.
             self.tidy(true, "").await?;
         }
+        let changes_variables = request.cwd.is_some() || !request.env.is_empty();
+        let channel = &self.shell.channel;
+        if changes_variables {
+            let script = dialect.environment(request.env.iter());
+            channel.write("v", script.as_bytes()).map_err(system)?;
+        }
+        if let Some(stdin) = &request.stdin {
+            let bytes = Encoded::decode(stdin, request.stdin_encoding).unwrap_or_default();
+            channel.replace("i", &bytes).map_err(system)?;
+        }
+        if self.last_status != 0 {
+            let script = format!("return {}\n", self.last_status);
+            channel.write("q", script.as_bytes()).map_err(system)?;
+        }
+        channel
+            .write("command", request.command.as_bytes())
+            .map_err(system)?;
+        let pump = self.shell.outputs()?;
+        // Up to here nothing was said to the shell, so that a command can be refused.
         let mut before = String::new();
         let mut after = String::new();
-        if request.cwd.is_some() || !request.env.is_empty() {
+        if changes_variables {
             let mut names: Vec<&str> = request.env.keys().map(String::as_str).collect();
             if request.cwd.is_some() {
                 names.push("OLDPWD");
@@ -266,27 +286,9 @@ impl Owner {
                 self.enter(cwd).await?;
                 after.push_str(&dialect.back_to(&back));
             }
-            let script = dialect.environment(request.env.iter());
-            self.shell
-                .channel
-                .write("u", script.as_bytes())
-                .map_err(system)?;
-            before.push_str(&dialect.source("u"));
+            before.push_str(&dialect.source("v"));
             after.push_str(&dialect.restore_variables(&names));
         }
-        let channel = &self.shell.channel;
-        if let Some(stdin) = &request.stdin {
-            let bytes = Encoded::decode(stdin, request.stdin_encoding).unwrap_or_default();
-            channel.replace("i", &bytes).map_err(system)?;
-        }
-        if self.last_status != 0 {
-            let script = format!("return {}\n", self.last_status);
-            channel.write("q", script.as_bytes()).map_err(system)?;
-        }
-        channel
-            .write("command", request.command.as_bytes())
-            .map_err(system)?;
-        let pump = self.shell.outputs()?;
         let mark = self.session.host.nursery.mark(self.session.fence.as_ref());
         self.seq += 1;
         let stays = self.stays_as_saved(&request.command) && before.is_empty();

@@ -113,13 +113,13 @@ impl Shell {
             (script_theirs.as_fd(), script_fd),
         ];
         fds.sort_unstable_by_key(|(_, number)| *number);
-        let running = host.start_measured(&program, &fds).await?;
         let watched = |fd, interest| {
             reactor::watch(fd, interest)
-                .map_err(|e| ExecError::internal(format!("a shell's pipes: {e}")))
+                .map_err(|error| ExecError::io("cannot watch a shell's pipes", &error))
         };
         let script = watched(script, Interest::WRITABLE)?;
         let answers = watched(answers, Interest::READABLE)?;
+        let running = host.start_measured(&program, &fds).await?;
         let mut shell = Self {
             running,
             channel,
@@ -178,7 +178,7 @@ impl Shell {
             .channel
             .open_outputs()
             .map_err(|errno| ExecError::system("cannot open a command's output", errno))?;
-        Pump::new(out, err).map_err(|e| ExecError::internal(format!("a command's output: {e}")))
+        Pump::new(out, err)
     }
 
     /// The state after its last command, or before a command that did not end.

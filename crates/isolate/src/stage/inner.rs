@@ -48,7 +48,7 @@ pub(super) fn run(entrance: &Entrance<'_>) -> ! {
             }
         }
         Err(step) => {
-            init::send(socket, &Event::Unfit(step));
+            init::tell(socket, &Event::Unfit(step));
             125
         }
     };
@@ -77,7 +77,7 @@ fn enter<'a>(entrance: &'a Entrance<'a>) -> Result<(Hardened<'a>, Event), Step> 
     set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(Step::at("dumpable"))?;
     join(joins).map_err(Step::at("the sandbox's groups"))?;
     namespace::unshare_user().map_err(Step::at("the inner user namespace"))?;
-    init::send(socket, &Event::NeedMap);
+    init::tell(socket, &Event::NeedMap);
     await_map(socket).map_err(Step::at("init's ids"))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Step::at("non-dumpable"))?;
     let bait = Bait::lay().map_err(Step::at("the probe"))?;
@@ -131,7 +131,7 @@ fn await_map(socket: &OwnedFd) -> Result<(), Errno> {
     let mut buffer = [0; 16];
     loop {
         match packet::receive(socket, &mut buffer) {
-            Ok(Some((n, _))) if buffer.get(..n) == Some(MAPPED) => return Ok(()),
+            Ok(Some(packet)) if buffer.get(..packet.len) == Some(MAPPED) => return Ok(()),
             Ok(_) => return Err(Errno::PIPE),
             Err(Errno::AGAIN) => {
                 poll(&mut [PollFd::new(socket, PollFlags::IN)], None)?;

@@ -1,0 +1,52 @@
+//! Faults: what is left when system calls fail, processes are killed or stand still, disks are full and
+//! clients misbehave.
+//!
+//! What must hold each time: no byte lost or doubled, no process left, no id reused, a clear error for
+//! whoever asked, and a service that goes on. `make test` has a sample, `make faults` all of it
+//! (`SANDSHELL_FAULTS=full`).
+
+mod bench;
+mod exhausted;
+mod injected;
+mod tracer;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Whether everything is to be tried, or only a sample.
+fn full() -> bool {
+    std::env::var("SANDSHELL_FAULTS").is_ok_and(|amount| amount == "full")
+}
+
+/// Of so many faults one is tried when not all are.
+const SAMPLE: u64 = 12;
+
+/// Says something that is to be seen with the test.
+#[expect(clippy::print_stderr, reason = "it belongs to the test's report")]
+fn say(what: &str) {
+    eprintln!("{what}");
+}
+
+/// Random numbers that can be had again: the seed is told, and taken from `SANDSHELL_FAULTS_SEED`.
+struct Dice(u64);
+
+impl Dice {
+    fn new() -> Self {
+        let given = std::env::var("SANDSHELL_FAULTS_SEED").ok();
+        let given = given.and_then(|text| text.parse().ok());
+        let seed = given.unwrap_or_else(|| {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            u64::try_from(now.as_micros()).unwrap()
+        });
+        say(&format!("SANDSHELL_FAULTS_SEED={seed}"));
+        Self(seed)
+    }
+
+    /// A number below this one (splitmix64).
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}

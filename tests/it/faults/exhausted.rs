@@ -1,0 +1,163 @@
+//! Descriptors run out: of the agent, of its init.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use sandshell_client::OutputQuery;
+use sandshell_client::types::{ErrorCode, StreamName};
+use sandshell_testkit::Agent;
+
+use super::bench::{Bench, REQUESTS};
+use super::{Dice, full, say};
+use crate::calls::{Shell, exec, exec_of, in_time, process_of, start};
+
+/// Most descriptors that a request needs at a time.
+const ENOUGH: usize = 24;
+
+/// Leaves a process room for this many more descriptors; its limit is as before when this is dropped.
+struct Room {
+    pid: Pid,
+    before: Rlimit,
+}
+
+impl Room {
+    fn of(pid: i32, more: usize) -> Self {
+        let used: BTreeSet<u64> = std::fs::read_dir(format!("/proc/{pid}/fd"))
+            .unwrap()
+            .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
+            .collect();
+        let mut free = (0_u64..).filter(|number| !used.contains(number));
+        let limit = free.nth(more).unwrap();
+        let pid = Pid::from_raw(pid).unwrap();
+        let before = limits_of(pid.as_raw_nonzero().get());
+        let now = Rlimit {
+            current: Some(limit),
+            ..before
+        };
+        prlimit(Some(pid), Resource::Nofile, now).unwrap();
+        Self { pid, before }
+    }
+}
+
+/// How many descriptors a process may have.
+fn limits_of(pid: i32) -> Rlimit {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"));
+    let mut numbers = line
+        .unwrap()
+        .split_ascii_whitespace()
+        .map(|word| word.parse().ok());
+    Rlimit {
+        current: numbers.next().unwrap(),
+        maximum: numbers.next().unwrap(),
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let _ = prlimit(Some(self.pid), Resource::Nofile, self.before);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_room_for_descriptors_a_request_is_refused_or_done() {
+    let mut dice = Dice::new();
+    let mut bench = Bench::new().await;
+    let (mut tried, mut refused, mut wrong) = (0, 0, Vec::new());
+    for whose in ["agent", "init"] {
+        let pid = if whose == "agent" {
+            bench.agent.pid()
+        } else {
+            bench.init
+        };
+        for request in REQUESTS {
+            for more in 0..ENOUGH {
+                if !full() && dice.below(4) > 0 {
+                    continue;
+                }
+                let client = bench.agent.client();
+                in_time(client.healthz()).await.unwrap();
+                let room = Room::of(pid, more);
+                let answer = bench.patiently(request, &client).await;
+                drop((room, client));
+                tried += 1;
+                refused += u32::from(matches!(answer, Ok(Err(_))));
+                let found = bench.verdict(request, answer, |_| false).await;
+                for one in &found {
+                    say(&format!(
+                        "WRONG: {request:?}, room for {more} in {whose}: {one}"
+                    ));
+                }
+                if !found.is_empty() {
+                    bench.settle_first().await;
+                }
+                wrong.extend(found);
+            }
+        }
+    }
+    say(&format!("{tried} requests, {refused} refused"));
+    assert!(wrong.is_empty(), "{} are wrong", wrong.len());
+    assert!(refused > 0);
+}
+
+/// Processor time that a process has used.
+fn used(pid: i32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_millis(ticks * 10)
+}
+
+/// More connect than there are descriptors for: they wait, the agent does not spin, those that are
+/// there are answered, and what runs goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_without_descriptors_waits_for_some() {
+    let agent = Agent::start();
+    let shell = Shell::new(&agent).await;
+    let client = agent.client();
+    let counting = start(
+        &client,
+        &process_of("for i in {1..20}; do echo $i; sleep 0.05; done"),
+    )
+    .await;
+    let room = Room::of(agent.pid(), 20);
+    let address = agent.url().trim_start_matches("http://").to_owned();
+    let crowd: Vec<TcpStream> = (0..60)
+        .map(|_| {
+            let mut one = TcpStream::connect(&address).unwrap();
+            one.write_all(b"GET /healthz HTTP/1.1\r\n").unwrap();
+            one
+        })
+        .collect();
+    let full = async {
+        while sandshell_testkit::open_fds(agent.pid()) < 20
+            || !agent.log().contains("cannot accept")
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(full).await;
+    let before = used(agent.pid());
+    // Nothing happens in this time that could be waited for.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let spent = used(agent.pid()) - before;
+    assert!(spent < Duration::from_millis(300), "{spent:?} of a second");
+    for _ in 0..3 {
+        match in_time(client.exec(&exec_of("echo on"))).await {
+            Ok(done) => assert_eq!(done.stdout, "on\n"),
+            Err(error) => assert_eq!(error.code(), Some(ErrorCode::Unavailable), "{error:?}"),
+        }
+    }
+    drop((crowd, room));
+    assert_eq!(exec(&client, "echo again").await.stdout, "again\n");
+    assert_eq!(shell.out("echo kept").await, "kept\n");
+    let output = in_time(client.process_output(&counting, OutputQuery::follow(StreamName::Stdout)));
+    let output = in_time(output.await.unwrap().read_to_end()).await.unwrap();
+    let expected: String = (1..=20).map(|n| format!("{n}\n")).collect();
+    assert_eq!(output, expected);
+}
