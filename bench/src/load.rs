@@ -5,7 +5,7 @@
 //! left out because something else was slow. The generator is this process: its runtime has one thread,
 //! and what that thread did and how late it was is part of what is told.
 
-mod arrivals;
+pub(crate) mod arrivals;
 mod crew;
 mod floods;
 mod knee;

@@ -32,6 +32,7 @@ mod proxy;
 mod report;
 mod sandboxes;
 mod sessions;
+mod soak;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -83,6 +84,7 @@ fn main() -> Result<ExitCode> {
     match words.next() {
         Some(word) if word == "init" => return init(words),
         Some(word) if word == "load" => return load::main(words),
+        Some(word) if word == "soak" => return soak::main(words),
         Some(word) if word == "--help" || word == "-h" => {
             let help = format!("{HELP}\nSections: {}\n", SECTIONS.join(", "));
             std::io::stdout().write_all(help.as_bytes())?;

@@ -44,7 +44,7 @@ struct Bar {
     name: String,
     value: f64,
     limit: f64,
-    /// `<=` or `>=`.
+    /// `<=`, `>=` or `==`.
     relation: &'static str,
     met: bool,
 }
@@ -184,6 +184,11 @@ impl Report {
 
     pub(crate) fn at_least(&mut self, name: &str, value: f64, limit: f64) {
         self.bar(name, value, limit, ">=", value >= limit);
+    }
+
+    pub(crate) fn equal(&mut self, name: &str, value: f64, expected: f64) {
+        let same = (value - expected).abs() < f64::EPSILON;
+        self.bar(name, value, expected, "==", same);
     }
 
     fn bar(&mut self, name: &str, value: f64, limit: f64, relation: &'static str, met: bool) {
