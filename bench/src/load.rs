@@ -137,7 +137,7 @@ async fn run(options: &Options, report: &mut Report) -> Result<()> {
         measure(options, report, kind, &crew, &mut dice).await?;
     }
     if options.floods {
-        floods::run(report, options.agent, &mut dice).await?;
+        floods::run(report, &mut dice).await?;
     }
     Ok(())
 }

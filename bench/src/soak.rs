@@ -31,7 +31,7 @@ use sandshell_types::{ProcessKind, SandboxId, SandboxSpec, SessionRequest};
 use tokio::task::JoinSet;
 
 use self::places::Places;
-use self::traces::{Cast, Traces};
+use self::traces::{Cast, SANDBOXES, Traces};
 use self::turns::Turn;
 use crate::dice::Dice;
 use crate::load::arrivals::{self, Spread, timetable};
@@ -182,23 +182,25 @@ async fn run(options: &Options, report: &mut Report) -> Result<()> {
     }
     let cast = Cast::of(hub.pid())?;
     let mut look = || Traces::look(&cast, &hub.state_dir(), &mut places);
+    fill_pools(&client, &ids).await?;
     let before = settled(&client, None, options, &mut look).await?;
 
     let tally = Shared::default();
     let samples = under_load(options, &hub, &ids, &mut dice, &tally, &mut look).await?;
+    fill_pools(&client, &ids).await?;
     let after = settled(&client, Some(&before), options, &mut look).await?;
     let living = living(&client, &ids).await?;
 
     for id in &ids {
         client.destroy_sandbox(id).await?;
     }
-    let left_of_sandboxes = places.groups()?
+    let left_of_sandboxes = places.groups()?.all()
         + children_deep(hub.pid()).len().saturating_sub(empty)
-        + std::fs::read_dir(hub.state_dir().join("sandboxes"))?.count();
+        + std::fs::read_dir(hub.state_dir().join(SANDBOXES))?.count();
     let (pids, directory) = (children_deep(hub.pid()), hub.dir().to_owned());
     drop(hub);
     let left_of_all = pids.iter().filter(|pid| is_ours(**pid)).count()
-        + places.groups()?
+        + places.groups()?.all()
         + usize::from(directory.exists());
 
     let tally = with(&tally, std::mem::take);
@@ -214,6 +216,13 @@ async fn run(options: &Options, report: &mut Report) -> Result<()> {
         ("left after the hub", left_of_all),
     ] {
         report.at_most(&format!("{SECTION}: {name}"), count as f64, 0.0);
+    }
+    Ok(())
+}
+
+async fn fill_pools(client: &Client, ids: &[SandboxId]) -> Result<()> {
+    for id in ids {
+        turns::fill_pools(&client.sandbox(id)).await?;
     }
     Ok(())
 }

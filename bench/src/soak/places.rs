@@ -16,6 +16,20 @@ use rustix::io::Errno;
 
 const HIERARCHIES: &str = "/sys/fs/cgroup";
 
+/// Groups that have processes, somewhere below them at least, and those that have none: an agent keeps some
+/// for its next commands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Groups {
+    pub(crate) occupied: usize,
+    pub(crate) empty: usize,
+}
+
+impl Groups {
+    pub(crate) fn all(self) -> usize {
+        self.occupied + self.empty
+    }
+}
+
 pub(crate) struct Places {
     inotify: OwnedFd,
     seen: BTreeSet<String>,
@@ -24,7 +38,7 @@ pub(crate) struct Places {
 impl Places {
     /// Begins to note the places of a hub that has none yet.
     pub(crate) fn watch(state_dir: &Path) -> Result<Self> {
-        let directory = state_dir.join("sandboxes");
+        let directory = state_dir.join(super::traces::SANDBOXES);
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let inotify = inotify::init(flags)?;
         let made = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO;
@@ -37,9 +51,11 @@ impl Places {
     }
 
     /// How many groups there are of all sandboxes ever, with those below them.
-    pub(crate) fn groups(&mut self) -> Result<usize> {
+    pub(crate) fn groups(&mut self) -> Result<Groups> {
         self.drain()?;
-        Ok(self.count(Path::new(HIERARCHIES), false))
+        let mut groups = Groups::default();
+        self.count(Path::new(HIERARCHIES), false, &mut groups);
+        Ok(groups)
     }
 
     /// How many sandboxes there have been.
@@ -67,20 +83,24 @@ impl Places {
         }
     }
 
-    fn count(&self, directory: &Path, ours: bool) -> usize {
+    /// Adds what is below a directory; gives whether a process is there.
+    fn count(&self, directory: &Path, ours: bool, groups: &mut Groups) -> bool {
         // Groups of others come and go while we look.
         let Ok(entries) = fs::read_dir(directory) else {
-            return 0;
+            return false;
         };
-        let mut found = 0;
+        let members = fs::read(directory.join("cgroup.procs"));
+        let mut occupied = members.is_ok_and(|members| !members.is_empty());
         for entry in entries.filter_map(Result::ok) {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 let name = entry.file_name();
                 let place = name.to_str().and_then(|name| name.strip_prefix("sandshell-"));
                 let ours = ours || place.is_some_and(|place| self.seen.contains(place));
-                found += usize::from(ours) + self.count(&entry.path(), ours);
+                occupied |= self.count(&entry.path(), ours, groups);
             }
         }
-        found
+        groups.occupied += usize::from(ours && occupied);
+        groups.empty += usize::from(ours && !occupied);
+        occupied
     }
 }

@@ -1,12 +1,13 @@
 //! What a hub takes of the machine at one moment, as the kernel tells it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use sandshell_testkit::{children, children_deep};
 
-use super::places::Places;
+use super::places::{Groups, Places};
 
 /// The processes that live as long as the soak.
 #[derive(Debug, Clone)]
@@ -14,6 +15,13 @@ pub(crate) struct Cast {
     /// Name and pid: the hub, its launcher, the agents of the sandboxes that stay.
     pub(crate) members: Vec<(&'static str, i32)>,
 }
+
+const SOCKET: &str = "socket:[]";
+/// A command's own group, as an agent sees it.
+const GROUP: &str = "/t";
+
+/// Where a hub has a directory for each sandbox.
+pub(crate) const SANDBOXES: &str = "sandboxes";
 
 /// The names of the cast, in order.
 pub(crate) const NAMES: [&str; 4] = ["hub", "launcher", "agent 1", "agent 2"];
@@ -33,17 +41,16 @@ impl Cast {
 }
 
 /// What one process has.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) rss_kib: u64,
     /// Of it, what is not of a file.
     pub(crate) anon_kib: u64,
     pub(crate) pss_kib: u64,
     pub(crate) threads: u64,
-    pub(crate) fds: usize,
-    /// Of them, sockets. Idle connections between the hub and agents are kept for a minute.
-    pub(crate) sockets: usize,
     pub(crate) mounts: usize,
+    /// How many descriptors of each kind: what they lead to, without numbers.
+    pub(crate) descriptors: BTreeMap<String, usize>,
 }
 
 impl Held {
@@ -59,11 +66,32 @@ impl Held {
             ..Self::default()
         };
         for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
-            let target = fs::read_link(entry?.path()).unwrap_or_default();
-            held.fds += 1;
-            held.sockets += usize::from(target.to_string_lossy().starts_with("socket:"));
+            // One that was closed meanwhile is none.
+            if let Ok(target) = fs::read_link(entry?.path()) {
+                let kind = target.to_string_lossy().replace(|c: char| c.is_ascii_digit(), "");
+                *held.descriptors.entry(kind).or_default() += 1;
+            }
         }
         Ok(held)
+    }
+
+    pub(crate) fn fds(&self) -> usize {
+        self.descriptors.values().sum()
+    }
+
+    pub(crate) fn fds_of(&self, kind: &str) -> usize {
+        self.descriptors.get(kind).copied().unwrap_or(0)
+    }
+
+    /// Kinds of descriptors whose number differs from that of an earlier look.
+    fn differences(&self, before: &Self) -> Vec<String> {
+        let kinds: BTreeSet<&String> = self.descriptors.keys().chain(before.descriptors.keys()).collect();
+        kinds
+            .into_iter()
+            .map(|kind| (kind, before.fds_of(kind), self.fds_of(kind)))
+            .filter(|(_, before, now)| before != now)
+            .map(|(kind, before, now)| format!("{kind}: {before} before, {now} now"))
+            .collect()
     }
 }
 
@@ -74,9 +102,11 @@ pub(crate) struct Traces {
     pub(crate) held: Vec<Held>,
     /// Below the hub, itself not counted.
     pub(crate) processes: usize,
-    pub(crate) groups: usize,
-    /// Files and directories of the hub's own directory, and bytes in them.
+    pub(crate) groups: Groups,
+    /// Files and directories of the hub's own directory, without what the agents keep below it: output of
+    /// what has ended, up to a limit.
     pub(crate) files: usize,
+    /// Bytes in all files of that directory.
     pub(crate) bytes: u64,
     /// Of these bytes, the records.
     pub(crate) database_bytes: u64,
@@ -92,30 +122,53 @@ impl Traces {
             groups: places.groups()?,
             ..Self::default()
         };
-        traces.walk(state_dir);
+        traces.walk(state_dir, &state_dir.join(SANDBOXES));
         Ok(traces)
     }
 
-    /// What must be the same before and after: name and count. Connections count only when asked for.
+    /// What must be the same before and after: name and count. Handles of control groups are not among it:
+    /// how many empty ones an agent keeps depends on which command ended last. Connections count only when
+    /// asked for: idle ones between the hub and agents are kept for a minute.
     pub(crate) fn counts(&self, with_connections: bool) -> Vec<(String, usize)> {
         let mut counts = vec![
             ("processes".to_owned(), self.processes),
-            ("control groups".to_owned(), self.groups),
+            ("control groups in use".to_owned(), self.groups.occupied),
             ("files of the hub".to_owned(), self.files),
         ];
         for (name, held) in NAMES.iter().zip(&self.held) {
             counts.push((format!("{name}: mounts"), held.mounts));
-            if with_connections {
-                counts.push((format!("{name}: descriptors"), held.fds));
+            let fds = held.fds() - held.fds_of(GROUP);
+            counts.push(if with_connections {
+                (format!("{name}: descriptors"), fds)
             } else {
-                let name = format!("{name}: descriptors but sockets");
-                counts.push((name, held.fds - held.sockets));
-            }
+                let sockets = held.fds_of(SOCKET);
+                (format!("{name}: descriptors but sockets"), fds - sockets)
+            });
         }
         counts
     }
 
-    fn walk(&mut self, directory: &Path) {
+    /// Empty control groups, and handles of any: there may be fewer after than before.
+    pub(crate) fn spare(&self) -> usize {
+        let handles = self.held.iter().map(|held| held.fds_of(GROUP));
+        self.groups.empty + handles.sum::<usize>()
+    }
+
+    /// Which descriptors there were not before, or are no more: name of the process, and what.
+    pub(crate) fn differences(&self, before: &Self) -> Vec<String> {
+        let both = self.held.iter().zip(&before.held);
+        NAMES
+            .iter()
+            .zip(both)
+            .flat_map(|(name, (now, before))| {
+                now.differences(before)
+                    .into_iter()
+                    .map(move |difference| format!("{name}: {difference}"))
+            })
+            .collect()
+    }
+
+    fn walk(&mut self, directory: &Path, sandboxes: &Path) {
         // Sandboxes come and go while we look.
         let Ok(entries) = fs::read_dir(directory) else {
             return;
@@ -124,9 +177,10 @@ impl Traces {
             let Ok(metadata) = entry.metadata() else {
                 continue;
             };
-            self.files += 1;
+            let kept = directory.starts_with(sandboxes) && directory != sandboxes;
+            self.files += usize::from(!kept);
             if metadata.is_dir() {
-                self.walk(&entry.path());
+                self.walk(&entry.path(), sandboxes);
             } else {
                 self.bytes += metadata.len();
                 let records = entry.file_name().to_string_lossy().starts_with("hub.db");

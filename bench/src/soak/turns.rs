@@ -7,12 +7,13 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use futures_util::future::try_join_all;
 use sandshell_client::{
     Client, ClientError, ConnectOptions, EventQuery, FileQuery, ListOptions, OutputQuery,
-    OutputStreamEvent, Page, ReadOptions, TerminalConnection, TerminalEvent, WriteOptions,
+    OutputStreamEvent, Page, ProcessFilter, ReadOptions, TerminalConnection, TerminalEvent, WriteOptions,
 };
 use sandshell_types::{
-    ErrorCode, ExecRequest, ForkRequest, KillRequest, ProcessId, ProcessRequest, RemoveRequest,
+    ErrorCode, ExecRequest, ForkRequest, KillRequest, ProcessId, ProcessKind, ProcessRequest, RemoveRequest,
     SandboxSpec, SessionId, SessionRequest, StreamName, TerminalRequest,
 };
 
@@ -22,6 +23,9 @@ use crate::sessions::{self, command};
 
 /// A client that goes away does so after this time.
 const VANISH: Duration = Duration::from_millis(30);
+
+/// Commands at once: more than an agent keeps groups.
+const CROWD: usize = 48;
 
 /// Lines of a process that talks, and its pause between two.
 const LINES: usize = 100;
@@ -76,6 +80,49 @@ impl Turn {
         }
         .with_context(|| format!("{self:?}"))
     }
+}
+
+/// Brings what an agent holds ready to its full size: shells for execs and sessions, which grow in number
+/// when they are asked for at once, and empty control groups, of which those of ended commands are kept.
+/// So a count before a soak and one after it can be compared.
+pub(crate) async fn fill_pools(client: &Client) -> Result<()> {
+    const GATE: &str = "/tmp/soak-gate";
+    let visit = async || {
+        client.exec(&shell("true")).await?;
+        let made = client.create_session(&SessionRequest::default()).await?;
+        sessions::exec(client, &made.id, "true").await?;
+        client.delete_session(&made.id).await?;
+        anyhow::Ok(())
+    };
+    try_join_all((0..CROWD).map(|_| visit())).await?;
+    // All have begun before the first ends, so that as many groups become free at once.
+    let waits = shell(&format!("until test -e {GATE}; do sleep 0.05; done"));
+    let wait = async || anyhow::Ok(client.exec(&waits).await?);
+    let open = async {
+        let running = ProcessFilter {
+            kind: Some(ProcessKind::Exec),
+            page: Page {
+                limit: Some(1000),
+                cursor: None,
+            },
+            ..ProcessFilter::default()
+        };
+        loop {
+            let listed = client.list_processes(&running).await?.items;
+            let waiting = listed.iter().filter(|one| one.ended_at.is_none()).count();
+            if waiting >= CROWD {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        client.exec(&shell(&format!("touch {GATE}"))).await?;
+        anyhow::Ok(())
+    };
+    let (waited, opened) =
+        tokio::join!(try_join_all((0..CROWD).map(|_| wait())), open);
+    (waited?, opened?);
+    client.exec(&shell(&format!("rm {GATE}"))).await?;
+    Ok(())
 }
 
 async fn exec(client: &Client, dice: &mut Dice) -> Result<()> {

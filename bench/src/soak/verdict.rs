@@ -3,11 +3,14 @@
 use super::traces::{Held, NAMES, Traces};
 use super::{Options, SECTION, Sample};
 use crate::measure::{largest, median};
-use crate::report::Report;
+use crate::report::{Report, progress};
 
 const KIB: f64 = 1024.0;
 /// What each process may grow by after the first third, in MiB.
 const GROWTH: f64 = 1.0;
+
+/// The last command of each of the two sandboxes may leave one group more, with a handle of it.
+const SPARE: f64 = 4.0;
 
 /// One column for each value of a sample; the processes are in the order of the cast.
 pub(crate) const COLUMNS: [&str; 34] = [
@@ -56,7 +59,7 @@ fn values(sample: &Sample) -> Vec<f64> {
         sample.turns as f64,
         sample.errors as f64,
         traces.processes as f64,
-        traces.groups as f64,
+        traces.groups.all() as f64,
         traces.files as f64,
         traces.bytes as f64,
         traces.database_bytes as f64,
@@ -67,7 +70,7 @@ fn values(sample: &Sample) -> Vec<f64> {
             held.anon_kib as f64,
             held.pss_kib as f64,
             held.threads as f64,
-            held.fds as f64,
+            held.fds() as f64,
             held.mounts as f64,
         ]);
     }
@@ -94,7 +97,7 @@ pub(crate) fn summary(sample: &Sample) -> String {
         sample.p50,
         sample.p99,
         each(|held| held.rss_kib as f64 / KIB),
-        each(|held| held.fds as f64),
+        each(|held| held.fds() as f64),
     )
 }
 
@@ -144,6 +147,12 @@ pub(super) fn counts(report: &mut Report, options: &Options, before: &Traces, af
         report.add(SECTION, &format!("{name} before"), "", before as f64);
         let more = after as f64 - before as f64;
         report.equal(&format!("{SECTION}: {name}, after less before"), more, 0.0);
+    }
+    let more = after.spare() as f64 - before.spare() as f64;
+    let spare = format!("{SECTION}: spare control groups and handles, after less before");
+    report.at_most(&spare, more, SPARE);
+    for difference in after.differences(before) {
+        progress(&format!("{SECTION}: descriptors of {difference}"));
     }
     for (at, name) in NAMES.iter().enumerate() {
         let threads = |traces: &Traces| traces.held.get(at).map_or(0, |held| held.threads);
