@@ -15,6 +15,7 @@ mod backup;
 mod cloudflare;
 mod command_line;
 mod contexts;
+mod dice;
 mod exec;
 mod files;
 mod floor;
@@ -22,6 +23,7 @@ mod hub;
 mod inside;
 mod interrupt;
 mod kill;
+mod load;
 mod measure;
 mod memory;
 mod neighbour;
@@ -30,6 +32,7 @@ mod proxy;
 mod report;
 mod sandboxes;
 mod sessions;
+mod soak;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -80,6 +83,8 @@ fn main() -> Result<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     match words.next() {
         Some(word) if word == "init" => return init(words),
+        Some(word) if word == "load" => return load::main(words),
+        Some(word) if word == "soak" => return soak::main(words),
         Some(word) if word == "--help" || word == "-h" => {
             let help = format!("{HELP}\nSections: {}\n", SECTIONS.join(", "));
             std::io::stdout().write_all(help.as_bytes())?;

@@ -29,13 +29,22 @@ pub(crate) struct Row {
     ratio: Option<(String, f64)>,
 }
 
+/// Figures along an axis, for plots: each point has a value for each column, the first being the axis.
+#[derive(Debug, Clone, Serialize)]
+struct Curve {
+    section: &'static str,
+    name: String,
+    columns: Vec<&'static str>,
+    points: Vec<Vec<f64>>,
+}
+
 /// A promise and what became of it.
 #[derive(Debug, Clone, Serialize)]
 struct Bar {
     name: String,
     value: f64,
     limit: f64,
-    /// `<=` or `>=`.
+    /// `<=`, `>=` or `==`.
     relation: &'static str,
     met: bool,
 }
@@ -44,6 +53,8 @@ struct Bar {
 pub(crate) struct Report {
     machine: Machine,
     rows: Vec<Row>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    curves: Vec<Curve>,
     bars: Vec<Bar>,
 }
 
@@ -102,6 +113,22 @@ impl Report {
         progress(&format!("{section}: {name}: {value:.3} {unit}"));
     }
 
+    /// Adds a curve.
+    pub(crate) fn add_curve(
+        &mut self,
+        section: &'static str,
+        name: &str,
+        columns: &[&'static str],
+        points: Vec<Vec<f64>>,
+    ) {
+        self.curves.push(Curve {
+            section,
+            name: name.to_owned(),
+            columns: columns.to_vec(),
+            points,
+        });
+    }
+
     fn row_mut(&mut self, section: &'static str, name: &str, unit: &'static str) -> &mut Row {
         let at = self
             .rows
@@ -157,6 +184,11 @@ impl Report {
 
     pub(crate) fn at_least(&mut self, name: &str, value: f64, limit: f64) {
         self.bar(name, value, limit, ">=", value >= limit);
+    }
+
+    pub(crate) fn equal(&mut self, name: &str, value: f64, expected: f64) {
+        let same = (value - expected).abs() < f64::EPSILON;
+        self.bar(name, value, expected, "==", same);
     }
 
     fn bar(&mut self, name: &str, value: f64, limit: f64, relation: &'static str, met: bool) {
@@ -250,7 +282,7 @@ fn figure(value: f64) -> String {
     clippy::print_stderr,
     reason = "a benchmark of minutes shows where it is"
 )]
-fn progress(text: &str) {
+pub(crate) fn progress(text: &str) {
     eprintln!("{text}");
 }
 

@@ -38,5 +38,7 @@ pub use binary::find_binary;
 pub use builder::AgentBuilder;
 pub use hub::Hub;
 pub use pidfd::wait_for_exit_of;
-pub use proc::{alive_with_marker, children_deep, open_fds, pss_bytes, rss_bytes, wait_until_gone};
+pub use proc::{
+    alive_with_marker, children, children_deep, open_fds, pss_bytes, rss_bytes, wait_until_gone,
+};
 pub use user::UnprivilegedUser;

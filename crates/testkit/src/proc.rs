@@ -78,6 +78,12 @@ pub fn children_deep(pid: i32) -> Vec<i32> {
     found
 }
 
+/// The live or zombie children of a process.
+pub fn children(pid: i32) -> Vec<i32> {
+    let is_child = |child: &i32| parent_of(*child) == Some(pid);
+    all_pids().into_iter().filter(is_child).collect()
+}
+
 fn all_pids() -> Vec<i32> {
     fs::read_dir("/proc")
         .expect("/proc is mounted")
