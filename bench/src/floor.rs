@@ -42,7 +42,7 @@ const ENVIRONMENT: [(&str, &str); 6] = [
 
 /// One run of every row of the floor.
 pub(crate) fn run(report: &mut Report, count: usize) -> Result<()> {
-    let bash = Program::new("/bin/bash", &["bash", "-c", "true"])?;
+    let bash = Program::bash()?;
     let program = Program::new("/bin/true", &["true"])?;
     let rows: [(&str, Run); 7] = [
         (BASH, repeat(count, || bash.run_with_pipes())?),
@@ -74,7 +74,7 @@ fn paced(count: usize, per_second: u32, mut once: impl FnMut() -> Result<()>) ->
     Ok(Run::of(&samples))
 }
 
-struct Program {
+pub(crate) struct Program {
     path: [CString; 1],
     argv: Vec<CString>,
     env: Vec<CString>,
@@ -82,6 +82,11 @@ struct Program {
 }
 
 impl Program {
+    /// `bash -c true`.
+    pub(crate) fn bash() -> Result<Self> {
+        Self::new("/bin/bash", &["bash", "-c", "true"])
+    }
+
     fn new(path: &str, argv: &[&str]) -> Result<Self> {
         let env = ENVIRONMENT
             .iter()
@@ -106,7 +111,7 @@ impl Program {
             .and_then(|pidfd| wait(&pidfd))
     }
 
-    fn run_with_pipes(&self) -> Result<()> {
+    pub(crate) fn run_with_pipes(&self) -> Result<()> {
         let (out, out_there) = pipe_with(PipeFlags::CLOEXEC)?;
         let (err, err_there) = pipe_with(PipeFlags::CLOEXEC)?;
         let pidfd = self.start(&out_there, &err_there)?;

@@ -18,14 +18,17 @@ mod contexts;
 mod exec;
 mod files;
 mod floor;
+mod growth;
 mod hub;
 mod inside;
 mod interrupt;
 mod kill;
+mod machine;
 mod measure;
 mod memory;
 mod neighbour;
 mod output;
+mod plot;
 mod proxy;
 mod report;
 mod sandboxes;
@@ -39,7 +42,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use sandshell_isolate::LaunchOptions;
 use sandshell_isolate::launch::{launch, parse_init_arguments};
-use sandshell_testkit::Agent;
+use sandshell_testkit::{Agent, Hub};
 
 use crate::measure::RUNS;
 use crate::report::Report;
@@ -61,6 +64,10 @@ const SECTIONS: &[&str] = &[
     "contexts",
     "files",
     "backup",
+    "growth-sessions",
+    "growth-sandboxes",
+    "growth-output",
+    "growth-files",
     "in-process",
 ];
 
@@ -131,7 +138,9 @@ impl Options {
                 "--quick" => options.quick = true,
                 "--no-bars" => options.bars = false,
                 "--json" => options.json = Some(words.next().context("--json FILE")?.into()),
-                name if SECTIONS.contains(&name) => options.sections.push(word),
+                name if SECTIONS.iter().any(|section| is_in(section, name)) => {
+                    options.sections.push(word);
+                }
                 _ => bail!("{word:?} is neither a flag nor one of {SECTIONS:?}"),
             }
         }
@@ -139,13 +148,19 @@ impl Options {
     }
 
     fn wants(&self, section: &str) -> bool {
-        self.sections.is_empty() || self.sections.iter().any(|name| name == section)
+        self.sections.is_empty() || self.sections.iter().any(|name| is_in(section, name))
     }
 
     /// `full`, or a tenth of it for a quick look.
     fn count(&self, full: usize) -> usize {
         if self.quick { full.div_ceil(10) } else { full }
     }
+}
+
+/// Whether a section is meant by a word: its name, or the first part of it, as `growth` of `growth-files`.
+fn is_in(section: &str, word: &str) -> bool {
+    let rest = section.strip_prefix(word);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 fn measure(options: &Options) -> Result<Report> {
@@ -241,6 +256,28 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("backup") {
         backup::run(report, &Agent::start(), options.count(100_000)).await?;
+    }
+    growth(options, report).await
+}
+
+async fn growth(options: &Options, report: &mut Report) -> Result<()> {
+    let quick = options.quick;
+    if options.wants("growth-sessions") {
+        let count = options.count(200);
+        growth::sessions::run(report, &Agent::start(), count, quick).await?;
+    }
+    if options.wants("growth-sandboxes") {
+        let count = options.count(200);
+        growth::sandboxes::run(report, &Hub::start(), count, quick).await?;
+    }
+    if options.wants("growth-output") {
+        let keeps = Agent::builder()
+            .args(["--log-bytes", growth::output::LOG_BYTES])
+            .start();
+        growth::output::run(report, [&keeps, &Agent::start()], quick).await?;
+    }
+    if options.wants("growth-files") {
+        growth::files::run(report, &Agent::start(), quick).await?;
     }
     Ok(())
 }
