@@ -1,9 +1,11 @@
-//! What work costs as there is more of it: sessions, sandboxes, output, files.
+//! What work costs as there is more of it: sessions, sandboxes, output, files. And what a sandbox is
+//! made of (`layers.rs`).
 //!
 //! Each part fills one agent or hub step by step and measures the same at every step, so that a figure can be set
 //! against the one of the step before.
 
 pub(crate) mod files;
+pub(crate) mod layers;
 pub(crate) mod output;
 pub(crate) mod sandboxes;
 pub(crate) mod sessions;

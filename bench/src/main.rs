@@ -28,8 +28,10 @@ mod measure;
 mod memory;
 mod neighbour;
 mod output;
+mod peer;
 mod plot;
 mod proxy;
+mod publish;
 mod report;
 mod sandboxes;
 mod sessions;
@@ -45,6 +47,7 @@ use sandshell_isolate::launch::{launch, parse_init_arguments};
 use sandshell_testkit::{Agent, Hub};
 
 use crate::measure::RUNS;
+use crate::peer::Peer;
 use crate::report::Report;
 
 const SECTIONS: &[&str] = &[
@@ -68,17 +71,25 @@ const SECTIONS: &[&str] = &[
     "growth-sandboxes",
     "growth-output",
     "growth-files",
+    "layers",
     "in-process",
+    "compare",
 ];
 
 const HELP: &str = "\
-Usage: sandshell-bench [--quick] [--no-bars] [--json FILE] [SECTION…]
+Usage: sandshell-bench [--quick] [--no-bars] [--json FILE] [--peer NAME=KIND:URL]… [SECTION…]
+       sandshell-bench publish FILE.json…
 
 Measures the floor and us in one run, and fails when a bar is missed.
 
   --quick      a tenth of the rounds
   --no-bars    show the bars, but do not fail by them
   --json FILE  write the figures there, too
+  --peer NAME=openapi:http://…   another agent of this API, or a sandbox of a hub, in `compare`
+  --peer NAME=e2b:http://…       a service that speaks E2B's API; the token of either is $PEER_NAME_TOKEN
+
+A section may be named by its first part: `growth` is all that begin so. `publish` writes tables and pictures of
+figures into docs/benchmarks.md.
 
 SANDSHELL_BIN names the binary to measure [default: the one beside this program].
 ";
@@ -87,6 +98,7 @@ fn main() -> Result<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     match words.next() {
         Some(word) if word == "init" => return init(words),
+        Some(word) if word == "publish" => return publish::main(words),
         Some(word) if word == "--help" || word == "-h" => {
             let help = format!("{HELP}\nSections: {}\n", SECTIONS.join(", "));
             std::io::stdout().write_all(help.as_bytes())?;
@@ -122,6 +134,7 @@ struct Options {
     quick: bool,
     bars: bool,
     json: Option<PathBuf>,
+    peers: Vec<Peer>,
     sections: Vec<String>,
 }
 
@@ -131,6 +144,7 @@ impl Options {
             quick: false,
             bars: true,
             json: None,
+            peers: Vec::new(),
             sections: Vec::new(),
         };
         while let Some(word) = words.next() {
@@ -138,6 +152,10 @@ impl Options {
                 "--quick" => options.quick = true,
                 "--no-bars" => options.bars = false,
                 "--json" => options.json = Some(words.next().context("--json FILE")?.into()),
+                "--peer" => {
+                    let named = words.next().context("--peer NAME=KIND:URL")?;
+                    options.peers.push(Peer::parse(&named)?);
+                }
                 name if SECTIONS.iter().any(|section| is_in(section, name)) => {
                     options.sections.push(word);
                 }
@@ -174,6 +192,10 @@ fn measure(options: &Options) -> Result<Report> {
     if options.wants("in-process") {
         let init = launch(LaunchOptions::default())?;
         inside::run(&mut report, init, options.count(500))?;
+    }
+    if options.wants("compare") {
+        let init = launch(LaunchOptions::default())?;
+        peer::run(&mut report, init, &options.peers, options.count(500))?;
     }
     report.finish();
     Ok(report)
@@ -278,6 +300,9 @@ async fn growth(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("growth-files") {
         growth::files::run(report, &Agent::start(), quick).await?;
+    }
+    if options.wants("layers") {
+        growth::layers::run(report, &Hub::start(), options.count(100)).await?;
     }
     Ok(())
 }

@@ -127,13 +127,17 @@ impl Chart {
             Drawing::Bars { unit, mark, bars } => bars::draw(&self.title, unit, mark, bars),
         }
     }
+}
 
-    /// The same figures for those who cannot see the picture, and for tables.
-    pub(crate) fn names(&self) -> Vec<&str> {
-        match &self.drawing {
-            Drawing::Lines { lines, .. } => lines.iter().map(|line| line.name.as_str()).collect(),
-            Drawing::Bars { bars, .. } => bars.iter().map(|bar| bar.name.as_str()).collect(),
-        }
+/// A figure as it stands beside an axis of this kind.
+pub(crate) fn tick(scale: Scale, value: f64) -> String {
+    match scale {
+        Scale::Bytes => scale::bytes(value),
+        Scale::Linear | Scale::Log | Scale::Percentile => scale::number(value),
     }
 }
 
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(crate) use tests::is_well_formed;

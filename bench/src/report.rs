@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::machine::Machine;
 use crate::measure::{Run, median, smallest};
-use crate::plot::Chart;
+use crate::plot::{Chart, Drawing};
 
 /// One line of the table.
 #[derive(Debug, Clone, Serialize)]
@@ -149,7 +149,13 @@ impl Report {
     }
 
     /// Keeps what a picture is to be made of.
-    pub(crate) fn draw(&mut self, chart: Chart) {
+    pub(crate) fn draw(&mut self, mut chart: Chart) {
+        // JSON knows no other numbers.
+        if let Drawing::Lines { lines, .. } = &mut chart.drawing {
+            for line in lines {
+                line.points.retain(|(x, y)| x.is_finite() && y.is_finite());
+            }
+        }
         self.charts.push(chart);
     }
 

@@ -8,7 +8,9 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use sandshell_client::{ArchiveQuery, ByteStream, Client, FileQuery, ListOptions, WatchStreamEvent};
+use sandshell_client::{
+    ArchiveQuery, ByteStream, Client, FileQuery, ListOptions, WatchStreamEvent,
+};
 use sandshell_testkit::Agent;
 use sandshell_types::{BackupRequest, ChangesRequest, SearchRequest};
 
@@ -117,8 +119,10 @@ async fn by_us(client: &Client, what: &str, tree: &Path, files: usize) -> Result
                 recursive: true,
                 hidden: None,
             };
-            let lines = client.list_files_lines(&FileQuery::new(path), options).await?;
-            let listed = count(lines, b'\n').await?;
+            let lines = client
+                .list_files_lines(&FileQuery::new(path), options)
+                .await?;
+            let listed = lines_of(lines).await?;
             ensure!(listed >= files, "{listed} of {files} were listed");
             start.elapsed()
         }
@@ -148,7 +152,7 @@ async fn by_us(client: &Client, what: &str, tree: &Path, files: usize) -> Result
                 directory: FileQuery::new(path),
                 ..Default::default()
             };
-            count(client.get_archive(&query).await?, 0).await?;
+            lines_of(client.get_archive(&query).await?).await?;
             start.elapsed()
         }
         _ => {
@@ -165,13 +169,13 @@ async fn by_us(client: &Client, what: &str, tree: &Path, files: usize) -> Result
     Ok(milliseconds(took))
 }
 
-/// Reads to the end; how often a byte came.
-async fn count(mut bytes: ByteStream, byte: u8) -> Result<usize> {
-    let mut count = 0;
+/// Reads to the end; how many lines came.
+async fn lines_of(mut bytes: ByteStream) -> Result<usize> {
+    let mut lines = 0;
     while let Some(next) = bytes.next().await {
-        count += next?.iter().filter(|found| **found == byte).count();
+        lines += next?.split(|byte| *byte == b'\n').count() - 1;
     }
-    Ok(count)
+    Ok(lines)
 }
 
 fn by_tool(tool: &str, tree: &Path) -> Result<()> {

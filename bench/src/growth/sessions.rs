@@ -20,7 +20,12 @@ const SECTION: &str = "growth-sessions";
 const STEPS: [usize; 5] = [1, 10, 100, 1000, 5000];
 const AT_ONCE: usize = 8;
 
-pub(crate) async fn run(report: &mut Report, agent: &Agent, count: usize, quick: bool) -> Result<()> {
+pub(crate) async fn run(
+    report: &mut Report,
+    agent: &Agent,
+    count: usize,
+    quick: bool,
+) -> Result<()> {
     let client = agent.client();
     let bash = Program::bash()?;
     let busy = client.create_session(&SessionRequest::default()).await?.id;
@@ -51,15 +56,27 @@ pub(crate) async fn run(report: &mut Report, agent: &Agent, count: usize, quick:
         floor.add(step, report.median(SECTION, &row("floor: bash -c true")));
         execs.add(step, report.median(SECTION, &row("exec: true")));
         in_session.add(step, report.median(SECTION, &row("session: true")));
-        created.add(step, report.median(SECTION, &row("session: create, exec, end")));
+        created.add(
+            step,
+            report.median(SECTION, &row("session: create, exec, end")),
+        );
 
         let rss = rss_bytes(agent.pid()) as f64 / MIB;
         let below = children_deep(agent.pid());
-        ensure!(below.len() >= step, "only {} processes are there", below.len());
+        ensure!(
+            below.len() >= step,
+            "only {} processes are there",
+            below.len()
+        );
         let pss = below.iter().map(|&pid| pss_bytes(pid)).sum::<u64>() as f64 / MIB;
         report.add(SECTION, &row("agent RSS"), "MiB", rss);
         report.add(SECTION, &row("PSS of all shells"), "MiB", pss);
-        report.add(SECTION, &row("agent descriptors"), "", open_fds(agent.pid()) as f64);
+        report.add(
+            SECTION,
+            &row("agent descriptors"),
+            "",
+            open_fds(agent.pid()) as f64,
+        );
         held.add(step, rss);
         shells.add(step, pss);
     }
@@ -67,7 +84,11 @@ pub(crate) async fn run(report: &mut Report, agent: &Agent, count: usize, quick:
         for (step, limit) in [(1000, 2.0), (5000, 3.0)] {
             if steps.contains(&step) {
                 let ratio = line.at(step) / line.at(1);
-                report.at_most(&format!("{what}: 1 to {step} idle sessions, ×"), ratio, limit);
+                report.at_most(
+                    &format!("{what}: 1 to {step} idle sessions, ×"),
+                    ratio,
+                    limit,
+                );
             }
         }
     }

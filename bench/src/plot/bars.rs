@@ -37,12 +37,7 @@ pub(super) fn draw(title: &str, unit: &str, mark: &str, bars: &[Bar]) -> String 
     for (at, bar) in bars.iter().enumerate() {
         let top = BELOW_TITLE + at as f64 * ROW + (ROW - THICK) / 2.0;
         let middle = top + THICK / 2.0;
-        paper.text(
-            "label",
-            (left - 8.0, middle + 4.5),
-            Anchor::End,
-            &bar.name,
-        );
+        paper.text("label", (left - 8.0, middle + 4.5), Anchor::End, &bar.name);
         let end = x_of(bar.value);
         paper.bar(&colour(0, bar.reference), (left, top), end - left, THICK);
         let mut after = end;
@@ -52,7 +47,12 @@ pub(super) fn draw(title: &str, unit: &str, mark: &str, bars: &[Bar]) -> String 
             paper.line("mark", (there, top + 3.0), (there, top + THICK - 3.0));
             after = there.max(end);
         }
-        paper.text("label", (after + 8.0, middle + 4.5), Anchor::Start, &told(bar));
+        paper.text(
+            "label",
+            (after + 8.0, middle + 4.5),
+            Anchor::Start,
+            &told(bar),
+        );
     }
     paper.finish()
 }

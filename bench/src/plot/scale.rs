@@ -86,11 +86,9 @@ impl Ruler {
                 .filter(|tick| *tick <= self.high)
                 .collect(),
         };
-        let told = |tick| match self.scale {
-            Scale::Bytes => bytes(tick),
-            Scale::Linear | Scale::Log | Scale::Percentile => number(tick),
-        };
-        ticks.into_iter().map(|tick| (tick, told(tick))).collect()
+        let told = ticks.iter().map(|tick| super::tick(self.scale, *tick));
+        let told: Vec<String> = told.collect();
+        ticks.into_iter().zip(told).collect()
     }
 
     /// Decades; with their halves and fifths when there are few.
@@ -175,8 +173,14 @@ fn grouped(text: &str) -> String {
 
 /// `1 KiB`, `4 GiB`.
 pub(super) fn bytes(value: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let at = ((value.log2() / 10.0).floor().max(0.0) as usize).min(units.len() - 1);
-    let unit = units.get(at).copied().unwrap_or("B");
-    format!("{} {unit}", number(value / 1024f64.powi(at as i32)))
+    let mut value = value;
+    let mut unit = "B";
+    for larger in ["KiB", "MiB", "GiB", "TiB"] {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = larger;
+    }
+    format!("{} {unit}", number(value))
 }

@@ -3,6 +3,9 @@
 //! Owns the socket and the table of who waits for which answer. One task reads; anyone may send.
 //! An id is entered in the table before its request is sent, because the exit of a short program
 //! can arrive right behind its start.
+//!
+//! A start brings descriptors. When none is free the kernel drops them, and with them the only hold on the
+//! program; so two are kept for that moment (see [`Spare`]), and a start that needs them is undone.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -148,13 +151,17 @@ impl Line {
     }
 
     async fn read_events(&self) {
+        let mut spare = Spare::default();
         loop {
             let Ok(mut ready) = self.socket.readable().await else {
                 return;
             };
             loop {
-                match Event::receive(self.socket.get_ref().as_fd()) {
-                    Ok(Some(event)) => self.deliver(event),
+                spare.release();
+                let received = Event::receive(self.socket.get_ref().as_fd());
+                let room = spare.keep(self.socket.get_ref());
+                match received {
+                    Ok(Some(event)) => self.deliver(if room { event } else { undone(event) }),
                     Err(ReceiveError::Socket(Errno::INTR)) => {}
                     Err(ReceiveError::Socket(Errno::AGAIN)) => {
                         ready.clear_ready();
@@ -194,5 +201,38 @@ impl Line {
                 }
             }
         }
+    }
+}
+
+/// What a start becomes when its descriptors are the last that can be had: the program is ended, and whoever
+/// asked for it is told why.
+fn undone(event: Event) -> Event {
+    let Event::Spawned { id, pidfd, .. } = event else {
+        return event;
+    };
+    let _ = sandshell_sys::signal::send(&pidfd, 9);
+    Event::Failed {
+        id,
+        stage: Stage::Clone,
+        errno: Errno::MFILE,
+    }
+}
+
+/// Room for the descriptors that come with a start: a pidfd and a keeper.
+#[derive(Debug, Default)]
+struct Spare(Option<[OwnedFd; 2]>);
+
+impl Spare {
+    fn release(&mut self) {
+        self.0 = None;
+    }
+
+    /// Takes the room again, with copies of whatever is open; false when there is none.
+    fn keep(&mut self, open: &OwnedFd) -> bool {
+        self.0 = open
+            .try_clone()
+            .and_then(|one| Ok([one, open.try_clone()?]))
+            .ok();
+        self.0.is_some()
     }
 }

@@ -338,11 +338,19 @@ impl Event {
             SPAWNED => {
                 let (id, pid) = (r.u64()?, r.i32()?);
                 let keeper = if fds.len() > 1 { fds.pop() } else { None };
-                Self::Spawned {
-                    id,
-                    pid,
-                    pidfd: fds.pop().ok_or(Malformed)?,
-                    keeper,
+                match fds.pop() {
+                    Some(pidfd) => Self::Spawned {
+                        id,
+                        pid,
+                        pidfd,
+                        keeper,
+                    },
+                    // It came along, but we have as many as we may have, and the kernel let it go.
+                    None => Self::Failed {
+                        id,
+                        stage: Stage::Clone,
+                        errno: Errno::MFILE,
+                    },
                 }
             }
             FAILED => Self::Failed {
