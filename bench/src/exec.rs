@@ -30,7 +30,7 @@ pub(crate) fn argv(words: &[&str]) -> ExecRequest {
     }
 }
 
-async fn once(client: &Client, request: &ExecRequest) -> Result<()> {
+pub(crate) async fn once(client: &Client, request: &ExecRequest) -> Result<()> {
     let code = client.exec(request).await?.exit_code;
     ensure!(code == 0, "{request:?} ended with {code}");
     Ok(())

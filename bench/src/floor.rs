@@ -5,9 +5,9 @@
 //! environment is the one the agent gives.
 
 use std::ffi::CString;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -42,7 +42,7 @@ const ENVIRONMENT: [(&str, &str); 6] = [
 
 /// One run of every row of the floor.
 pub(crate) fn run(report: &mut Report, count: usize) -> Result<()> {
-    let bash = Program::new("/bin/bash", &["bash", "-c", "true"])?;
+    let bash = Program::bash()?;
     let program = Program::new("/bin/true", &["true"])?;
     let rows: [(&str, Run); 7] = [
         (BASH, repeat(count, || bash.run_with_pipes())?),
@@ -74,7 +74,7 @@ fn paced(count: usize, per_second: u32, mut once: impl FnMut() -> Result<()>) ->
     Ok(Run::of(&samples))
 }
 
-struct Program {
+pub(crate) struct Program {
     path: [CString; 1],
     argv: Vec<CString>,
     env: Vec<CString>,
@@ -82,6 +82,11 @@ struct Program {
 }
 
 impl Program {
+    /// `bash -c true`.
+    pub(crate) fn bash() -> Result<Self> {
+        Self::new("/bin/bash", &["bash", "-c", "true"])
+    }
+
     fn new(path: &str, argv: &[&str]) -> Result<Self> {
         let env = ENVIRONMENT
             .iter()
@@ -106,7 +111,7 @@ impl Program {
             .and_then(|pidfd| wait(&pidfd))
     }
 
-    fn run_with_pipes(&self) -> Result<()> {
+    pub(crate) fn run_with_pipes(&self) -> Result<()> {
         let (out, out_there) = pipe_with(PipeFlags::CLOEXEC)?;
         let (err, err_there) = pipe_with(PipeFlags::CLOEXEC)?;
         let pidfd = self.start(&out_there, &err_there)?;
@@ -193,29 +198,52 @@ fn run_by_std() -> Result<()> {
     Ok(())
 }
 
-/// A persistent bash without any of our promises: a line in, a line out.
 fn pipe_round_trips(
     measure: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<Run>,
 ) -> Result<Run> {
-    let mut child = Command::new("/bin/bash")
-        .args(["--norc", "--noprofile", "-s"])
-        .env_clear()
-        .envs(ENVIRONMENT)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut input = child.stdin.take().context("stdin is piped")?;
-    let mut output = BufReader::new(child.stdout.take().context("stdout is piped")?);
-    let mut line = String::new();
-    let run = measure(&mut || {
+    let mut repl = Repl::start()?;
+    measure(&mut || repl.once())
+}
+
+/// A persistent bash without any of our promises: a line in, a line out.
+pub(crate) struct Repl {
+    child: Child,
+    /// Present until it is dropped: its end is bash's.
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    line: String,
+}
+
+impl Repl {
+    pub(crate) fn start() -> Result<Self> {
+        let mut child = Command::new("/bin/bash")
+            .args(["--norc", "--noprofile", "-s"])
+            .env_clear()
+            .envs(ENVIRONMENT)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        Ok(Self {
+            input: child.stdin.take(),
+            output: BufReader::new(child.stdout.take().context("stdout is piped")?),
+            child,
+            line: String::new(),
+        })
+    }
+
+    pub(crate) fn once(&mut self) -> Result<()> {
+        let input = self.input.as_mut().context("stdin is piped")?;
         input.write_all(b"echo ok\n")?;
-        line.clear();
-        output.read_line(&mut line)?;
-        ensure!(line == "ok\n", "bash answered {line:?}");
+        self.line.clear();
+        self.output.read_line(&mut self.line)?;
+        ensure!(self.line == "ok\n", "bash answered {:?}", self.line);
         Ok(())
-    })?;
-    drop(input);
-    output.read_to_string(&mut line)?;
-    child.wait()?;
-    Ok(run)
+    }
+}
+
+impl Drop for Repl {
+    fn drop(&mut self) {
+        self.input = None;
+        let _ = self.child.wait();
+    }
 }

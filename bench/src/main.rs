@@ -19,16 +19,21 @@ mod dice;
 mod exec;
 mod files;
 mod floor;
+mod growth;
 mod hub;
 mod inside;
 mod interrupt;
 mod kill;
 mod load;
+mod machine;
 mod measure;
 mod memory;
 mod neighbour;
 mod output;
+mod peer;
+mod plot;
 mod proxy;
+mod publish;
 mod report;
 mod sandboxes;
 mod sessions;
@@ -42,9 +47,10 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use sandshell_isolate::LaunchOptions;
 use sandshell_isolate::launch::{launch, parse_init_arguments};
-use sandshell_testkit::Agent;
+use sandshell_testkit::{Agent, Hub};
 
 use crate::measure::RUNS;
+use crate::peer::Peer;
 use crate::report::Report;
 
 const SECTIONS: &[&str] = &[
@@ -64,17 +70,29 @@ const SECTIONS: &[&str] = &[
     "contexts",
     "files",
     "backup",
+    "growth-sessions",
+    "growth-sandboxes",
+    "growth-output",
+    "growth-files",
+    "layers",
     "in-process",
+    "compare",
 ];
 
 const HELP: &str = "\
-Usage: sandshell-bench [--quick] [--no-bars] [--json FILE] [SECTION…]
+Usage: sandshell-bench [--quick] [--no-bars] [--json FILE] [--peer NAME=KIND:URL]… [SECTION…]
+       sandshell-bench publish FILE.json…
 
 Measures the floor and us in one run, and fails when a bar is missed.
 
   --quick      a tenth of the rounds
   --no-bars    show the bars, but do not fail by them
   --json FILE  write the figures there, too
+  --peer NAME=openapi:http://…   another agent of this API, or a sandbox of a hub, in `compare`
+  --peer NAME=e2b:http://…       a service that speaks E2B's API; the token of either is $PEER_NAME_TOKEN
+
+A section may be named by its first part: `growth` is all that begin so. `publish` writes tables and pictures of
+figures into docs/benchmarks.md.
 
 SANDSHELL_BIN names the binary to measure [default: the one beside this program].
 ";
@@ -85,6 +103,7 @@ fn main() -> Result<ExitCode> {
         Some(word) if word == "init" => return init(words),
         Some(word) if word == "load" => return load::main(words),
         Some(word) if word == "soak" => return soak::main(words),
+        Some(word) if word == "publish" => return publish::main(words),
         Some(word) if word == "--help" || word == "-h" => {
             let help = format!("{HELP}\nSections: {}\n", SECTIONS.join(", "));
             std::io::stdout().write_all(help.as_bytes())?;
@@ -120,6 +139,7 @@ struct Options {
     quick: bool,
     bars: bool,
     json: Option<PathBuf>,
+    peers: Vec<Peer>,
     sections: Vec<String>,
 }
 
@@ -129,6 +149,7 @@ impl Options {
             quick: false,
             bars: true,
             json: None,
+            peers: Vec::new(),
             sections: Vec::new(),
         };
         while let Some(word) = words.next() {
@@ -136,7 +157,13 @@ impl Options {
                 "--quick" => options.quick = true,
                 "--no-bars" => options.bars = false,
                 "--json" => options.json = Some(words.next().context("--json FILE")?.into()),
-                name if SECTIONS.contains(&name) => options.sections.push(word),
+                "--peer" => {
+                    let named = words.next().context("--peer NAME=KIND:URL")?;
+                    options.peers.push(Peer::parse(&named)?);
+                }
+                name if SECTIONS.iter().any(|section| is_in(section, name)) => {
+                    options.sections.push(word);
+                }
                 _ => bail!("{word:?} is neither a flag nor one of {SECTIONS:?}"),
             }
         }
@@ -144,13 +171,19 @@ impl Options {
     }
 
     fn wants(&self, section: &str) -> bool {
-        self.sections.is_empty() || self.sections.iter().any(|name| name == section)
+        self.sections.is_empty() || self.sections.iter().any(|name| is_in(section, name))
     }
 
     /// `full`, or a tenth of it for a quick look.
     fn count(&self, full: usize) -> usize {
         if self.quick { full.div_ceil(10) } else { full }
     }
+}
+
+/// Whether a section is meant by a word: its name, or the first part of it, as `growth` of `growth-files`.
+fn is_in(section: &str, word: &str) -> bool {
+    let rest = section.strip_prefix(word);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 fn measure(options: &Options) -> Result<Report> {
@@ -164,6 +197,10 @@ fn measure(options: &Options) -> Result<Report> {
     if options.wants("in-process") {
         let init = launch(LaunchOptions::default())?;
         inside::run(&mut report, init, options.count(500))?;
+    }
+    if options.wants("compare") {
+        let init = launch(LaunchOptions::default())?;
+        peer::run(&mut report, init, &options.peers, options.count(500))?;
     }
     report.finish();
     Ok(report)
@@ -246,6 +283,31 @@ async fn sections(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("backup") {
         backup::run(report, &Agent::start(), options.count(100_000)).await?;
+    }
+    growth(options, report).await
+}
+
+async fn growth(options: &Options, report: &mut Report) -> Result<()> {
+    let quick = options.quick;
+    if options.wants("growth-sessions") {
+        let count = options.count(200);
+        growth::sessions::run(report, &Agent::start(), count, quick).await?;
+    }
+    if options.wants("growth-sandboxes") {
+        let count = options.count(200);
+        growth::sandboxes::run(report, &Hub::start(), count, quick).await?;
+    }
+    if options.wants("growth-output") {
+        let keeps = Agent::builder()
+            .args(["--log-bytes", growth::output::LOG_BYTES])
+            .start();
+        growth::output::run(report, [&keeps, &Agent::start()], quick).await?;
+    }
+    if options.wants("growth-files") {
+        growth::files::run(report, &Agent::start(), quick).await?;
+    }
+    if options.wants("layers") {
+        growth::layers::run(report, &Hub::start(), options.count(100)).await?;
     }
     Ok(())
 }

@@ -1,4 +1,6 @@
-//! Rows, bars, the table and the JSON.
+//! Rows, bars, charts, the table and the JSON.
+//!
+//! The JSON is what `publish.rs` makes the document of. Whatever else measures (load, soak) writes the same form.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -6,7 +8,9 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
+use crate::machine::Machine;
 use crate::measure::{Run, median, smallest};
+use crate::plot::{Chart, Drawing};
 
 /// One line of the table.
 #[derive(Debug, Clone, Serialize)]
@@ -56,32 +60,7 @@ pub(crate) struct Report {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     curves: Vec<Curve>,
     bars: Vec<Bar>,
-}
-
-/// Where and when it was measured.
-#[derive(Debug, Serialize)]
-struct Machine {
-    kernel: String,
-    processors: usize,
-    processor: String,
-    load_before: String,
-    load_after: String,
-}
-
-impl Default for Machine {
-    fn default() -> Self {
-        let processor = read("/proc/cpuinfo")
-            .lines()
-            .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
-            .map_or_else(String::new, |(_, name)| name.to_owned());
-        Self {
-            kernel: read("/proc/sys/kernel/osrelease"),
-            processors: std::thread::available_parallelism().map_or(0, usize::from),
-            processor,
-            load_before: read("/proc/loadavg"),
-            load_after: String::new(),
-        }
-    }
+    charts: Vec<Chart>,
 }
 
 impl Report {
@@ -201,13 +180,24 @@ impl Report {
         });
     }
 
+    /// Keeps what a picture is to be made of.
+    pub(crate) fn draw(&mut self, mut chart: Chart) {
+        // JSON knows no other numbers.
+        if let Drawing::Lines { lines, .. } = &mut chart.drawing {
+            for line in lines {
+                line.points.retain(|(x, y)| x.is_finite() && y.is_finite());
+            }
+        }
+        self.charts.push(chart);
+    }
+
     pub(crate) fn all_bars_met(&self) -> bool {
         self.bars.iter().all(|bar| bar.met)
     }
 
     /// Notes the end of the measurements.
     pub(crate) fn finish(&mut self) {
-        self.machine.load_after = read("/proc/loadavg");
+        self.machine.finish();
     }
 
     pub(crate) fn write_json(&self, path: &Path) -> Result<()> {
@@ -221,13 +211,8 @@ impl Report {
         let machine = &self.machine;
         writeln!(
             out,
-            "\nLinux {}, {} × {}\nload before {}, after {}\n\np99 is that of the run with the \
+            "\n{machine}\n\np99 is that of the run with the \
              lowest; × is to the row of the floor, measured in turn with it.\n",
-            machine.kernel,
-            machine.processors,
-            machine.processor,
-            machine.load_before,
-            machine.load_after
         )?;
         writeln!(
             out,
@@ -269,7 +254,7 @@ impl Report {
 }
 
 /// Three digits that matter, without an exponent.
-fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 || value.fract() == 0.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
@@ -289,11 +274,4 @@ pub(crate) fn progress(text: &str) {
 /// Says what was not measured, so that nobody takes it for met.
 pub(crate) fn skipped(why: &str) {
     progress(&format!("SKIPPED: {why}"));
-}
-
-fn read(path: &str) -> String {
-    std::fs::read_to_string(path)
-        .unwrap_or_default()
-        .trim()
-        .to_owned()
 }

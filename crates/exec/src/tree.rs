@@ -7,7 +7,7 @@
 //! kept that was itself killed is ended by init, before it reports the program's end.
 
 use std::collections::HashSet;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -155,28 +155,20 @@ impl Nursery {
             Some(group) => Some(group),
             None => self.fresh_group(self.unfenced.as_ref())?,
         };
-        Ok(Place {
-            group,
-            stock: Some(self.stock.clone()),
-        })
+        Place::new(group, Some(self.stock.clone()))
     }
 
     /// A place that no tree has had before, for those whose use of the processor is told.
     pub(crate) fn fresh_place(&self) -> Result<Place, Errno> {
-        Ok(Place {
-            group: self.fresh_group(self.unfenced.as_ref())?,
-            stock: Some(self.stock.clone()),
-        })
+        let group = self.fresh_group(self.unfenced.as_ref())?;
+        Place::new(group, Some(self.stock.clone()))
     }
 
     /// A place within these limits, as far as the place decides.
     pub(crate) fn place_in(&self, fence: &Fence) -> Result<Place, Errno> {
         match fence.trees() {
             None => self.fresh_place(),
-            Some(trees) => Ok(Place {
-                group: self.fresh_group(Some(trees))?,
-                stock: None,
-            }),
+            Some(trees) => Place::new(self.fresh_group(Some(trees))?, None),
         }
     }
 
@@ -185,7 +177,8 @@ impl Nursery {
             return Ok(None);
         };
         let n = self.next.fetch_add(1, Ordering::Relaxed);
-        parent.child(&format!("t{n}")).map(Some)
+        // By name: of thousands of sessions that wait for a command, none needs its group open.
+        parent.named_child(&format!("t{n}")).map(Some)
     }
 
     /// Removes the groups; everything in them must be gone.
@@ -200,11 +193,23 @@ impl Nursery {
 #[derive(Debug)]
 pub(crate) struct Place {
     group: Option<Group>,
+    /// The group's directory, for the birth.
+    dir: Option<Arc<OwnedFd>>,
     /// Where its group may go afterwards.
     stock: Option<Stock>,
 }
 
 impl Place {
+    fn new(group: Option<Group>, stock: Option<Stock>) -> Result<Self, Errno> {
+        let mut place = Self {
+            group,
+            dir: None,
+            stock,
+        };
+        place.dir = place.group.as_ref().map(Group::directory).transpose()?;
+        Ok(place)
+    }
+
     /// How init must start the program.
     pub(crate) fn flags(&self) -> SpawnFlags {
         SpawnFlags {
@@ -217,7 +222,7 @@ impl Place {
 
     /// The group's directory, to be passed to init after the program's own descriptors.
     pub(crate) fn dir(&self) -> Option<BorrowedFd<'_>> {
-        self.group.as_ref().map(Group::dir)
+        self.dir.as_ref().map(AsFd::as_fd)
     }
 
     /// The tree, now that its program runs.

@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{DumpableBehavior, WaitId, WaitIdOptions, set_dumpable_behavior, waitid};
+use rustix::process::{
+    DumpableBehavior, Pid, Resource, Rlimit, WaitId, WaitIdOptions, getrlimit, prlimit,
+    set_dumpable_behavior, setrlimit, waitid,
+};
 use sandshell_sys::cgroup::Group;
 use sandshell_sys::mounts::{self, Limits};
 use sandshell_sys::packet;
@@ -63,6 +66,8 @@ pub struct Surroundings {
 /// What a warden is told that an agent starts by itself.
 #[derive(Debug, Default)]
 pub struct WardenPlan {
+    /// How many descriptors what it starts may have open, where the agent itself may have more.
+    pub open_files: Option<Rlimit>,
     /// How it hardens what it starts.
     pub hardening: Option<Unaided>,
     /// Where the sessions' channels lie.
@@ -159,6 +164,7 @@ pub fn launch(options: LaunchOptions) -> Result<InitHandle, LaunchError> {
         controllers,
         warden: None,
         warden_plan: WardenPlan {
+            open_files: raise_open_files(),
             hardening,
             channels: channels.as_ref().and_then(|fd| fd.try_clone().ok()),
         },
@@ -171,6 +177,18 @@ pub fn launch(options: LaunchOptions) -> Result<InitHandle, LaunchError> {
         root: None,
         channels,
     })
+}
+
+/// A session takes three descriptors of the agent, a stream one, and the usual soft limit is for programs that call
+/// `select`: what the hard limit allows is the agent's to take. Init is there already and has the limit it was
+/// started with, and so has all that it starts. Gives that limit.
+fn raise_open_files() -> Option<Rlimit> {
+    let usual = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: usual.maximum,
+        ..usual
+    };
+    setrlimit(Resource::Nofile, raised).ok().map(|()| usual)
 }
 
 /// A file system for what shells and the agent exchange, where one can be mounted.
@@ -240,11 +258,18 @@ pub fn launch_warden(plan: &WardenPlan) -> Result<Warden, LaunchError> {
         warden: true,
         ..InitOptions::default()
     };
-    let Started { socket, pidfd, .. } = start(&options, plan.channels.as_ref())?;
+    let started = start(&options, plan.channels.as_ref())?;
+    if let Some(usual) = plan.open_files {
+        // It has ours, and starts nothing before it is asked to.
+        let pid = Pid::from_raw(started.pid);
+        prlimit(pid, Resource::Nofile, usual).map_err(LaunchError::Hardening)?;
+    }
+    let Started { socket, pidfd, .. } = started;
     Ok(Warden { socket, pidfd })
 }
 
 struct Started {
+    pid: i32,
     socket: OwnedFd,
     pidfd: OwnedFd,
     proved: Vec<Protection>,
@@ -311,6 +336,7 @@ fn start(options: &InitOptions, channels: Option<&OwnedFd>) -> Result<Started, L
     drop(theirs);
     if let Some(Event::Ready { protections, .. }) = wait_for_event(&ours) {
         Ok(Started {
+            pid: spawned.pid,
             socket: ours,
             pidfd: spawned.pidfd,
             proved: protections,
@@ -381,7 +407,7 @@ fn probe(group: Option<&Group>) -> Result<(), SpawnError> {
         rights: None,
         rlimits: &[],
         namespaces: 0,
-        cgroup: group.map(Group::dir),
+        cgroup: group.and_then(Group::dir),
         join: &[],
         controlling_terminal: false,
         avoid_clone3: false,

@@ -1,8 +1,8 @@
 //! Control groups: make, list, freeze, kill, remove, and wait until empty.
 //!
-//! A [`Group`] is a directory held by descriptor. Whatever is done to it is done relative to that
-//! descriptor, so it works as well where no cgroup file system is mounted and only a detached mount
-//! of one directory was handed over. Kill and freeze need version 2, whose core is there on hybrid
+//! A [`Group`] is a directory held by descriptor, or known by its name in one that is. Whatever is done
+//! to it is done relative to that descriptor, so it works as well where no cgroup file system is mounted
+//! and only a detached mount of one directory was handed over. Kill and freeze need version 2, whose core is there on hybrid
 //! hosts too; a controller is used in whichever hierarchy it lives (see [`Seat`]).
 //!
 //! Kernel trap: once `cgroup.kill` was written, every later birth in that group is killed at once,
@@ -11,7 +11,7 @@
 mod hierarchy;
 mod seat;
 
-use std::ffi::CString;
+use std::borrow::Cow;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -35,9 +35,12 @@ const BURIAL_PAUSE: Timespec = Timespec {
 /// A group. Dropping it leaves the directory; [`Group::remove`] removes it.
 #[derive(Debug, Clone)]
 pub struct Group {
+    /// What its files are reached from.
     dir: Arc<OwnedFd>,
+    /// Its name in `dir`; absent where `dir` is the group itself.
+    within: Option<String>,
     /// Where it is to be removed from; a group that was handed over is not ours to remove.
-    place: Option<(Arc<OwnedFd>, CString)>,
+    place: Option<(Arc<OwnedFd>, String)>,
 }
 
 fn open_dir(parent: impl AsFd, name: impl rustix::path::Arg) -> Result<Arc<OwnedFd>, Errno> {
@@ -48,42 +51,73 @@ fn open_dir(parent: impl AsFd, name: impl rustix::path::Arg) -> Result<Arc<Owned
 impl Group {
     /// A group that exists and stays.
     pub fn open(path: &Path) -> Result<Self, Errno> {
-        let dir = open_dir(CWD, path)?;
-        Ok(Self { dir, place: None })
+        Ok(Self {
+            dir: open_dir(CWD, path)?,
+            within: None,
+            place: None,
+        })
     }
 
     /// A group that was handed over by its directory.
     pub fn adopt(dir: OwnedFd) -> Self {
         Self {
             dir: Arc::new(dir),
+            within: None,
             place: None,
         }
     }
 
     /// Makes a fresh group inside this one.
     pub fn child(&self, name: &str) -> Result<Self, Errno> {
-        mkdirat(&self.dir, name, Mode::from_raw_mode(0o755))?;
+        self.make(name)?;
         self.existing(name)
+    }
+
+    /// The same, known by name only: it takes no descriptor while nothing is done to it, and nobody else
+    /// may remove it and make another of that name.
+    pub fn named_child(&self, name: &str) -> Result<Self, Errno> {
+        self.make(name)?;
+        let name = self.at(name).into_owned();
+        Ok(Self {
+            dir: self.dir.clone(),
+            within: Some(name.clone()),
+            place: Some((self.dir.clone(), name)),
+        })
+    }
+
+    fn make(&self, name: &str) -> Result<(), Errno> {
+        let mode = Mode::from_raw_mode(0o755);
+        mkdirat(&self.dir, self.at(name).as_ref(), mode)
+    }
+
+    /// The path of a file of its own from `dir`.
+    fn at<'a>(&self, file: &'a str) -> Cow<'a, str> {
+        match &self.within {
+            None => Cow::Borrowed(file),
+            Some(within) => Cow::Owned(format!("{within}/{file}")),
+        }
     }
 
     /// A group inside this one that exists already.
     pub fn existing(&self, name: &str) -> Result<Self, Errno> {
-        let dir = open_dir(&self.dir, name)?;
-        let name = CString::new(name).map_err(|_| Errno::INVAL)?;
-        let place = Some((self.dir.clone(), name));
-        Ok(Self { dir, place })
+        let name = self.at(name).into_owned();
+        Ok(Self {
+            dir: open_dir(&self.dir, name.as_str())?,
+            within: None,
+            place: Some((self.dir.clone(), name)),
+        })
     }
 
     /// Says that it is somebody's, for as long as a copy of this lives; false where it is another's.
     pub fn claim(&self) -> bool {
         let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
-        rustix::fs::flock(&self.dir, lock).is_ok()
+        self.within.is_none() && rustix::fs::flock(&self.dir, lock).is_ok()
     }
 
     /// Names of the groups inside this one.
     pub fn children(&self) -> Vec<String> {
         // Ours may only name the place, and cannot be read then.
-        let Ok(dir) = open_dir(&self.dir, ".").and_then(Dir::read_from) else {
+        let Ok(dir) = open_dir(&self.dir, self.at(".").as_ref()).and_then(Dir::read_from) else {
             return Vec::new();
         };
         dir.flatten()
@@ -95,12 +129,21 @@ impl Group {
 
     /// Where it is, for messages and for a process that outlives this one.
     pub fn path(&self) -> Option<PathBuf> {
-        fs::read_link(format!("/proc/self/fd/{}", self.dir.as_raw_fd())).ok()
+        let dir = fs::read_link(format!("/proc/self/fd/{}", self.dir.as_raw_fd())).ok()?;
+        Some(self.within.iter().fold(dir, |dir, name| dir.join(name)))
     }
 
-    /// Its directory, for a clone into it.
-    pub fn dir(&self) -> BorrowedFd<'_> {
-        self.dir.as_fd()
+    /// Its directory, for a clone into it; of a group that is known by name only, none.
+    pub fn dir(&self) -> Option<BorrowedFd<'_>> {
+        self.within.is_none().then(|| self.dir.as_fd())
+    }
+
+    /// The same of any group, opened where it is not.
+    pub fn directory(&self) -> Result<Arc<OwnedFd>, Errno> {
+        match &self.within {
+            None => Ok(self.dir.clone()),
+            Some(name) => open_dir(&self.dir, name.as_str()),
+        }
     }
 
     /// Its directory as a mount that is attached nowhere: whoever gets it can reach what is below,
@@ -111,7 +154,7 @@ impl Group {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
             | OpenTreeFlags::AT_EMPTY_PATH;
-        open_tree(&self.dir, "", flags)
+        open_tree(&self.directory()?, "", flags)
     }
 
     /// A file of its own, whole.
@@ -132,7 +175,7 @@ impl Group {
     pub fn write(&self, file: &str, text: &str) -> Result<(), Errno> {
         let fd = openat(
             &self.dir,
-            file,
+            self.at(file).as_ref(),
             OFlags::WRONLY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
@@ -142,7 +185,14 @@ impl Group {
     /// Gives a file of its own, or with `.` its directory, to a user.
     pub fn give(&self, file: &str, uid: u32) -> Result<(), Errno> {
         let owner = Some(Uid::from_raw(uid));
-        rustix::fs::chownat(&self.dir, file, owner, None, AtFlags::SYMLINK_NOFOLLOW)
+        let file = self.at(file);
+        rustix::fs::chownat(
+            &self.dir,
+            file.as_ref(),
+            owner,
+            None,
+            AtFlags::SYMLINK_NOFOLLOW,
+        )
     }
 
     /// A file to which a process with one thread writes `0` to join the group, with the rights of
@@ -155,7 +205,7 @@ impl Group {
         let open = |file| {
             openat(
                 &self.dir,
-                file,
+                self.at(file).as_ref(),
                 OFlags::WRONLY | OFlags::CLOEXEC,
                 Mode::empty(),
             )
@@ -226,7 +276,7 @@ impl Group {
     pub fn open_file(&self, file: &str) -> Result<OwnedFd, Errno> {
         openat(
             &self.dir,
-            file,
+            self.at(file).as_ref(),
             OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
             Mode::empty(),
         )
@@ -235,7 +285,7 @@ impl Group {
     /// Removes the directory; `EBUSY` while something lives in it or below.
     pub fn remove(&self) -> Result<(), Errno> {
         let (parent, name) = self.place.as_ref().ok_or(Errno::PERM)?;
-        match unlinkat(parent, name.as_c_str(), AtFlags::REMOVEDIR) {
+        match unlinkat(parent, name.as_str(), AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(errno),
         }

@@ -29,11 +29,13 @@ pub(crate) struct ChannelRoot {
 }
 
 /// The directory of one shell; removed when dropped.
+///
+/// It is reached by name from the root, which only the agent can change: a session that waits for a command
+/// holds no descriptor of it.
 #[derive(Debug)]
 pub(super) struct Channel {
     root: std::sync::Arc<ChannelRoot>,
     name: String,
-    dir: OwnedFd,
 }
 
 /// Files the shell writes to.
@@ -69,19 +71,9 @@ impl Channel {
     pub(super) fn new(root: &std::sync::Arc<ChannelRoot>, dialect: Dialect) -> Result<Self, Errno> {
         let name = format!("sh{}", root.next.fetch_add(1, Ordering::Relaxed));
         mkdirat(&root.dir, &name, Mode::from_raw_mode(0o711))?;
-        let dir = openat(
-            &root.dir,
-            &name,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .inspect_err(|_| {
-            let _ = unlinkat(&root.dir, &name, AtFlags::REMOVEDIR);
-        })?;
         let channel = Self {
             root: root.clone(),
             name,
-            dir,
         };
         chmodat(
             &root.dir,
@@ -99,8 +91,18 @@ impl Channel {
     }
 
     /// The directory, to be passed to the shell.
-    pub(super) fn dir(&self) -> &OwnedFd {
-        &self.dir
+    pub(super) fn directory(&self) -> Result<OwnedFd, Errno> {
+        openat(
+            &self.root.dir,
+            &self.name,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+    }
+
+    /// The path of one of its files from the root.
+    fn at(&self, file: &str) -> String {
+        format!("{}/{file}", self.name)
     }
 
     fn create(&self, file: &str) -> Result<OwnedFd, Errno> {
@@ -110,8 +112,8 @@ impl Channel {
             READ_BY_SHELL
         });
         let fd = openat(
-            &self.dir,
-            file,
+            &self.root.dir,
+            self.at(file),
             OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW,
             mode,
         )?;
@@ -133,7 +135,7 @@ impl Channel {
 
     /// Writes a file anew under the same name: who has the old one open keeps it.
     pub(super) fn replace(&self, file: &str, content: &[u8]) -> Result<(), Errno> {
-        match unlinkat(&self.dir, file, AtFlags::empty()) {
+        match unlinkat(&self.root.dir, self.at(file), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => self.write(file, content),
             Err(errno) => Err(errno),
         }
@@ -142,8 +144,8 @@ impl Channel {
     /// Reads a file the shell wrote.
     pub(super) fn read(&self, file: &str) -> Result<Vec<u8>, Errno> {
         let fd = openat(
-            &self.dir,
-            file,
+            &self.root.dir,
+            self.at(file),
             OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW,
             Mode::empty(),
         )?;
@@ -157,22 +159,22 @@ impl Channel {
 
     /// Whether the interrupt trap has run since its note was last cleared.
     pub(super) fn interrupt_noted(&self) -> bool {
-        rustix::fs::statat(&self.dir, "t", AtFlags::SYMLINK_NOFOLLOW)
+        rustix::fs::statat(&self.root.dir, self.at("t"), AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|note| note.st_size > 0)
     }
 
     fn make_fifos(&self) -> Result<(), Errno> {
         for fifo in ["o", "e"] {
             mknodat(
-                &self.dir,
-                fifo,
+                &self.root.dir,
+                self.at(fifo),
                 FileType::Fifo,
                 Mode::from_raw_mode(0o622),
                 0,
             )?;
             chmodat(
-                &self.dir,
-                fifo,
+                &self.root.dir,
+                self.at(fifo),
                 Mode::from_raw_mode(0o622),
                 AtFlags::empty(),
             )?;
@@ -183,7 +185,7 @@ impl Channel {
     /// Puts fresh FIFOs in place of those that a child left behind still holds.
     pub(super) fn rotate(&self) -> Result<(), Errno> {
         for fifo in ["o", "e"] {
-            unlinkat(&self.dir, fifo, AtFlags::empty())?;
+            unlinkat(&self.root.dir, self.at(fifo), AtFlags::empty())?;
         }
         self.make_fifos()
     }
@@ -193,8 +195,8 @@ impl Channel {
     pub(super) fn open_outputs(&self) -> Result<(OwnedFd, OwnedFd), Errno> {
         let open = |fifo: &str| {
             openat(
-                &self.dir,
-                fifo,
+                &self.root.dir,
+                self.at(fifo),
                 OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW,
                 Mode::empty(),
             )
@@ -209,7 +211,7 @@ impl Drop for Channel {
             "command", "dump", "exit", "o", "e", "i", "q", "u", "v", "restore",
         ];
         for file in files.iter().chain(WRITTEN_BY_SHELL) {
-            let _ = unlinkat(&self.dir, *file, AtFlags::empty());
+            let _ = unlinkat(&self.root.dir, self.at(file), AtFlags::empty());
         }
         if let Err(errno) = unlinkat(&self.root.dir, &self.name, AtFlags::REMOVEDIR) {
             tracing::warn!(%errno, "cannot remove a session's directory");

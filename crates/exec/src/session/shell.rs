@@ -103,12 +103,13 @@ impl Shell {
             let owner = Some(Uid::from_raw(identity.uid));
             rustix::fs::fchown(&script_theirs, owner, None).map_err(system)?;
         }
+        let dir = channel.directory().map_err(system)?;
         let [dir_fd, answers_fd, script_fd] = dialect.passed_fds();
         let mut fds = [
             (host.null(), 0),
             (host.null(), 1),
             (host.null(), 2),
-            (channel.dir().as_fd(), dir_fd),
+            (dir.as_fd(), dir_fd),
             (answers_theirs.as_fd(), answers_fd),
             (script_theirs.as_fd(), script_fd),
         ];

@@ -226,12 +226,12 @@ impl SandboxGroups {
 
     /// The group the agent is to be born in.
     pub fn agent_group(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.unified.as_ref().ok()?.supervisor.dir())
+        self.unified.as_ref().ok()?.supervisor.dir()
     }
 
     /// The group init is to be born in.
     pub fn init_group(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.unified.as_ref().ok()?.commands.dir())
+        self.unified.as_ref().ok()?.commands.dir()
     }
 
     /// What init joins by itself.

@@ -159,9 +159,9 @@ fn the_agent_divides_what_it_got_and_reaches_nothing_above() {
         .flatten()
         .collect();
     assert_eq!(seats.len(), 3);
-    let mut fds: Vec<(BorrowedFd<'_>, i32)> = vec![(trees.dir(), 9)];
+    let mut fds: Vec<(BorrowedFd<'_>, i32)> = vec![(trees.dir().unwrap(), 9)];
     for (seat, number) in seats.iter().zip(10..) {
-        fds.push((seat.group.dir(), number));
+        fds.push((seat.group.dir().unwrap(), number));
     }
     let stderr = std::io::stderr();
     fds.push((stderr.as_fd(), 2));
