@@ -29,6 +29,7 @@ mod lifecycle;
 mod limits;
 mod mcp;
 mod metrics;
+mod model;
 mod network;
 mod openapi;
 mod packages;
