@@ -31,6 +31,7 @@ mod lifecycle;
 mod limits;
 mod mcp;
 mod metrics;
+mod model;
 mod network;
 mod openapi;
 mod packages;

@@ -39,6 +39,7 @@ pub struct AgentBuilder {
     args: Vec<OsString>,
     env: Vec<(OsString, Option<OsString>)>,
     binary: Option<PathBuf>,
+    bubblewrap: bool,
 }
 
 impl Default for AgentBuilder {
@@ -50,6 +51,7 @@ impl Default for AgentBuilder {
             args: Vec::new(),
             env: Vec::new(),
             binary: None,
+            bubblewrap: false,
         }
     }
 }
@@ -121,6 +123,14 @@ impl AgentBuilder {
         self
     }
 
+    /// Starts it within bubblewrap: the system's programs read-only, everything else empty, no rights,
+    /// no network but its own loopback, its own processes. It is reached by its Unix socket.
+    #[must_use]
+    pub fn in_bubblewrap(mut self) -> Self {
+        self.bubblewrap = true;
+        self.unix_socket()
+    }
+
     /// Starts the agent and waits until it serves requests. Panics with its output when it does not.
     pub fn start(self) -> Agent {
         let started = Instant::now();
@@ -175,7 +185,12 @@ impl AgentBuilder {
         } else {
             "127.0.0.1:0".into()
         };
-        let mut command = Command::new(self.reachable_binary(layout));
+        let binary = self.reachable_binary(layout);
+        let mut command = if self.bubblewrap {
+            bubblewrap(layout.dir(), &binary)
+        } else {
+            Command::new(binary)
+        };
         command
             .arg("agent")
             .arg("--listen")
@@ -235,6 +250,30 @@ impl AgentBuilder {
             }
         }
     }
+}
+
+/// A root with the system's programs and the agent's directory, up to the program to be run in it.
+fn bubblewrap(dir: &Path, binary: &Path) -> Command {
+    let mut command = Command::new("bwrap");
+    command
+        .args(["--unshare-all", "--die-with-parent", "--new-session"])
+        .args(["--uid", "1000", "--gid", "1000", "--clearenv"])
+        .args(["--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin"])
+        .args(["--setenv", "HOME", "/home/user"])
+        .args(["--ro-bind", "/usr", "/usr"])
+        .args(["--ro-bind-try", "/bin", "/bin"])
+        .args(["--ro-bind-try", "/lib", "/lib"])
+        .args(["--ro-bind-try", "/lib64", "/lib64"])
+        .args(["--ro-bind", "/etc/passwd", "/etc/passwd"])
+        .args(["--ro-bind", "/etc/group", "/etc/group"])
+        .args(["--proc", "/proc", "--dev", "/dev"])
+        .args(["--tmpfs", "/tmp", "--tmpfs", "/home", "--dir", "/home/user"])
+        .arg("--bind")
+        .args([dir, dir])
+        .arg("--ro-bind")
+        .args([binary, Path::new("/opt/sandshell")])
+        .args(["--", "/opt/sandshell"]);
+    command
 }
 
 fn spawn(command: &mut Command, deadline: Instant) -> Child {

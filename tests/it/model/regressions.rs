@@ -1,0 +1,1 @@
+//! Sequences that once failed, in their shortest form.
