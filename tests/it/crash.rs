@@ -64,7 +64,9 @@ impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let who = if self.user.is_some() { " ordinary" } else { "" };
         write!(f, "seed {}{who}", self.seed)?;
-        self.points.iter().try_for_each(|point| write!(f, "\n{point}"))
+        self.points
+            .iter()
+            .try_for_each(|point| write!(f, "\n{point}"))
     }
 }
 
@@ -123,7 +125,10 @@ fn play<T>(script: &Script, what: impl AsyncFnOnce(&mut World) -> T) -> T {
     })
 }
 
-#[expect(clippy::print_stderr, reason = "the harness captures it with the panic")]
+#[expect(
+    clippy::print_stderr,
+    reason = "the harness captures it with the panic"
+)]
 fn tell(world: &World, script: &Script) {
     eprintln!("--- a violation; to replay:\n{script}");
     eprintln!("--- the steps:\n{}", world.trail.join("\n"));
@@ -273,7 +278,10 @@ async fn crash(world: &mut World, point: &Point) -> bool {
 fn play_world(script: &Script, tally: &Mutex<Tally>) {
     play(script, async |world: &mut World| {
         let mut points = script.points.iter();
-        let first = points.clone().next().filter(|point| point.during == Kind::FirstStart);
+        let first = points
+            .clone()
+            .next()
+            .filter(|point| point.during == Kind::FirstStart);
         let count = |point: &Point, reached: bool| {
             let mut tally = tally.lock().unwrap();
             if reached {
@@ -333,7 +341,9 @@ fn scripts(points: Vec<Point>, seed: u64) -> Vec<Script> {
         .partition(|point| point.during == Kind::FirstStart);
     let user = UnprivilegedUser::get();
     if user.is_none() {
-        skipped("only root can become an ordinary user, so NO hub without control groups is killed");
+        skipped(
+            "only root can become an ordinary user, so NO hub without control groups is killed",
+        );
     }
     let mut open: [Vec<Point>; 2] = Default::default();
     let mut scripts: Vec<Script> = Vec::new();
@@ -419,7 +429,10 @@ fn killed_at_any_call_the_hub_keeps_its_word() {
     for missed in &tally.missed {
         eprintln!("not reached: {missed}");
     }
-    assert_eq!(tally.violated, 0, "worlds with a violation; they are told above");
+    assert_eq!(
+        tally.violated, 0,
+        "worlds with a violation; they are told above"
+    );
     assert!(tally.reached * 2 > wanted, "most points are not reached");
 }
 

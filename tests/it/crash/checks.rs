@@ -58,7 +58,10 @@ impl World {
                 let found = self.live_record(id).await.expect("it lives");
                 let recorded = found.spec.limits.and_then(|limits| limits.pids);
                 let before = self.model.live[id].pids;
-                assert!(recorded == before || recorded == Some(*pids), "{recorded:?}");
+                assert!(
+                    recorded == before || recorded == Some(*pids),
+                    "{recorded:?}"
+                );
                 // What the kernel keeps is what the record says, before it is set again.
                 self.model.of(id).pids = recorded;
                 self.sight_agrees().await;
@@ -139,6 +142,7 @@ impl World {
         self.audit_agrees().await;
         self.pool_full().await;
         self.sight_agrees().await;
+        self.state_is_tidy();
         let launchers = self.tracer().launchers().len();
         // One that was killed is replaced when it is needed.
         assert!(launchers <= 1, "{launchers} launchers of one hub");
@@ -148,7 +152,10 @@ impl World {
         let mut live = BTreeSet::new();
         for record in self.records().await {
             if record.state.is_over() {
-                assert!(record.reason.is_some(), "it is over without a reason: {record:?}");
+                assert!(
+                    record.reason.is_some(),
+                    "it is over without a reason: {record:?}"
+                );
                 assert!(record.ended_at.is_some(), "{record:?}");
                 assert_eq!(record.state, SandboxState::Gone, "{record:?}");
                 continue;
@@ -164,7 +171,11 @@ impl World {
             assert_eq!(record.spec.labels, one.labels, "{record:?}");
             assert_eq!(record.spec.env, one.spec.env, "{record:?}");
             let limits = record.spec.limits.as_ref();
-            assert_eq!(limits.and_then(|limits| limits.pids), one.pids, "{record:?}");
+            assert_eq!(
+                limits.and_then(|limits| limits.pids),
+                one.pids,
+                "{record:?}"
+            );
             live.insert(record.id);
         }
         let expected: BTreeSet<SandboxId> = self.model.live.keys().cloned().collect();
@@ -196,7 +207,11 @@ impl World {
                 ..Default::default()
             };
             let seen = in_time(inside.session_exec(&session(), &request)).await;
-            assert_eq!(seen.unwrap().stdout, format!("{counted}\n"), "counted in {id}");
+            assert_eq!(
+                seen.unwrap().stdout,
+                format!("{counted}\n"),
+                "counted in {id}"
+            );
         }
         let whole: String = (1..=PRINTED).map(|line| format!("{line}\n")).collect();
         for process in one.processes.iter().rev().take(2) {
@@ -205,7 +220,9 @@ impl World {
                     offset: offset as u64,
                     ..OutputQuery::follow(StreamName::Stdout)
                 };
-                let output = in_time(inside.process_output(process, query)).await.unwrap();
+                let output = in_time(inside.process_output(process, query))
+                    .await
+                    .unwrap();
                 let output = in_time(output.read_to_end()).await.unwrap();
                 assert_eq!(
                     String::from_utf8_lossy(&output),
@@ -311,7 +328,7 @@ impl World {
         loop {
             let (sight, processes) = (self.machine.look(), self.machine.processes());
             if sight == Sight::default() && processes.is_empty() {
-                return;
+                break;
             }
             assert!(
                 tokio::time::Instant::now() < deadline,
@@ -319,6 +336,15 @@ impl World {
             );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+        self.state_is_tidy();
+    }
+
+    /// The state directory has what belongs there.
+    fn state_is_tidy(&self) {
+        let (strays, etcs) = self.machine.strays();
+        assert!(strays.is_empty(), "left in the state directory: {strays:?}");
+        // One for each that lived when the hub started, one of a create cut short, and the hub's own.
+        assert!(etcs <= self.started_with + 2, "{etcs} copies of /etc");
     }
 
     /// A launcher was killed: the hub may have refused the wish, and goes on.

@@ -40,8 +40,8 @@ const READY: &str = "rename ready.json";
 /// What is known of a traced process.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// The trap sprang.
-    pub(super) sprung: bool,
+    /// How many traps sprang.
+    sprung: u32,
     /// It has said that it serves.
     pub(super) ready: bool,
     /// How it ended.
@@ -62,6 +62,8 @@ struct Orders {
     trap: Option<Trap>,
     /// How often each call was made since the trap was set, or since the start.
     heard: BTreeMap<String, u32>,
+    /// How many traps had sprung before this one was set.
+    sprung: u32,
 }
 
 #[derive(Debug)]
@@ -100,7 +102,7 @@ impl Tracer {
             .stderr(log);
         let orders = Arc::new(Mutex::new(Orders {
             trap,
-            heard: BTreeMap::new(),
+            ..Orders::default()
         }));
         let (tell, seen) = watch::channel(Seen::default());
         let (started, begun) = std::sync::mpsc::sync_channel(1);
@@ -126,18 +128,27 @@ impl Tracer {
         let mut orders = self.orders();
         orders.trap = trap;
         orders.heard.clear();
+        orders.sprung = self.seen.borrow().sprung;
     }
 
     /// Takes the trap away; says whether it had sprung.
     pub(super) fn disarm(&self) -> bool {
-        let mut orders = self.orders();
-        orders.trap = None;
-        drop(orders);
+        self.orders().trap = None;
         self.has_sprung()
     }
 
     pub(super) fn has_sprung(&self) -> bool {
-        self.seen.borrow().sprung
+        // In the order in which the thread takes them.
+        let orders = self.orders();
+        self.seen.borrow().sprung > orders.sprung
+    }
+
+    /// Resolves when the trap springs.
+    pub(super) async fn sprung(&self) {
+        let before = self.orders().sprung;
+        let mut seen = self.seen.clone();
+        let sprung = seen.wait_for(|seen| seen.sprung > before).await;
+        drop(sprung.expect("the thread outlives the process"));
     }
 
     /// The calls since the trap was set.
@@ -206,8 +217,13 @@ fn children(of: i32) -> Vec<Process> {
         let state = fields.next();
         state != Some("Z") && fields.next() == Some(of.to_string().as_str())
     });
-    ours.filter_map(|pid| Some(Process { pid, fd: open(pid)? }))
-        .collect()
+    ours.filter_map(|pid| {
+        Some(Process {
+            pid,
+            fd: open(pid)?,
+        })
+    })
+    .collect()
 }
 
 type Started = std::sync::mpsc::SyncSender<Result<i32, Errno>>;
@@ -351,14 +367,15 @@ impl Eyes<'_> {
             orders.trap = Some(trap);
             return;
         }
-        drop(orders);
         match trap.victim {
             Victim::Hub | Victim::HubFirst => signal(self.pid.as_raw(), Signal::SIGKILL),
             Victim::Launcher => launchers_get(Signal::SIGKILL),
         }
         self.tell.send_modify(|seen| {
-            seen.sprung = true;
+            seen.sprung += 1;
             seen.launchers = launchers;
         });
+        // Whoever takes the trap away must see that it sprang.
+        drop(orders);
     }
 }

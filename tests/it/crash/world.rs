@@ -51,6 +51,8 @@ pub(super) struct World {
     /// Launchers whose hub is gone.
     orphans: Vec<Process>,
     sprung_last: bool,
+    /// Sandboxes there were when the hub was last started.
+    pub(super) started_with: usize,
 }
 
 /// What came of a wish.
@@ -107,6 +109,7 @@ impl World {
             heard: BTreeMap::new(),
             orphans: Vec::new(),
             sprung_last: false,
+            started_with: 0,
         }
     }
 
@@ -118,14 +121,24 @@ impl World {
         more: &[&str],
     ) -> Result<bool, Errno> {
         assert!(self.tracer.is_none(), "it runs");
+        self.started_with = self.model.live.len();
         let dir = self.dir.path().to_owned();
         let path = |name: &str| dir.join(name).display().to_string();
         let _ = fs::remove_file(path("ready.json"));
         let warm = WARM.to_string();
         let (state, ready) = (path("s"), path("ready.json"));
         let args = [
-            "serve", "--listen", "127.0.0.1:0", "--state-dir", &state, "--ready-file", &ready,
-            "--rate", "0", "--warm", &warm,
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--state-dir",
+            &state,
+            "--ready-file",
+            &ready,
+            "--rate",
+            "0",
+            "--warm",
+            &warm,
         ];
         let args: Vec<String> = args
             .iter()
@@ -179,7 +192,9 @@ impl World {
             return;
         };
         let hub = tracer.pid;
-        let tasks = fs::read_dir(format!("/proc/{hub}/task")).into_iter().flatten();
+        let tasks = fs::read_dir(format!("/proc/{hub}/task"))
+            .into_iter()
+            .flatten();
         let mut dirs: Vec<std::path::PathBuf> = tasks.flatten().map(|task| task.path()).collect();
         let below = sandshell_testkit::children_deep(hub);
         dirs.extend(below.iter().map(|pid| format!("/proc/{pid}").into()));
@@ -271,7 +286,11 @@ impl World {
         for orphan in self.orphans.drain(..) {
             let gone = reactor::watch(orphan.fd, Interest::READABLE).unwrap();
             let gone = tokio::time::timeout(Duration::from_secs(15), gone.readable()).await;
-            assert!(gone.is_ok(), "the old launcher {} is still there", orphan.pid);
+            assert!(
+                gone.is_ok(),
+                "the old launcher {} is still there",
+                orphan.pid
+            );
         }
     }
 
@@ -455,9 +474,7 @@ impl World {
         if !self.tracer().has_sprung() {
             // What is done after the answer: the pool is filled again, a connection is closed.
             self.pool_full().await;
-            let mut seen = self.tracer().seen();
-            let sprung = seen.wait_for(|seen| seen.sprung);
-            let _ = tokio::time::timeout(AFTERWARDS, sprung).await;
+            let _ = tokio::time::timeout(AFTERWARDS, self.tracer().sprung()).await;
         }
         let sprung = self.tracer().disarm();
         if sprung && point.trap.victim != Victim::Launcher {
@@ -491,9 +508,7 @@ impl World {
                 let spec = &self.model.live[id].spec;
                 record(client.create_sandbox(spec).await?)
             }
-            Wish::Label(id, value) => {
-                record(client.patch_sandbox(id, &model::label(value)).await?)
-            }
+            Wish::Label(id, value) => record(client.patch_sandbox(id, &model::label(value)).await?),
             Wish::Limit(id, pids) => record(client.patch_sandbox(id, &model::limit(*pids)).await?),
             Wish::Pause(id) => record(client.pause_sandbox(id).await?),
             Wish::Resume(id) => record(client.resume_sandbox(id).await?),
