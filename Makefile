@@ -9,13 +9,14 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/sandshell
 CARGO := cargo
 
-.PHONY: help run build test check attack bench gen package clean tools
+.PHONY: help run build test check attack crash bench gen package clean tools
 
 help:
 	@echo 'make run     build the release binary and serve a hub on LISTEN=$(LISTEN)'
 	@echo 'make test    install what the tests need, then run everything'
 	@echo 'make check   format, lints and unit tests; for every save'
 	@echo 'make attack  a minute of file calls beside a program that swaps links under them'
+	@echo 'make crash   the hub killed at each of its calls, a thousand times (POINTS=…, SEED=…)'
 	@echo 'make bench   the floor and us in one run: table and JSON (ARGS=--quick)'
 	@echo 'make gen     write openapi/*.json anew'
 	@echo 'make package static binaries, .deb, tarballs, checksums into .build/packages, and tests of them'
@@ -48,6 +49,16 @@ attack:
 	@$(if $(SANDSHELL_BIN),,$(CARGO) build --locked --profile tested -p sandshell)
 	@SANDSHELL_ATTACK_SECONDS=60 SANDSHELL_BIN=$(or $(SANDSHELL_BIN),$(abspath $(TARGET))/tested/sandshell) \
 		$(CARGO) test --locked -p sandshell-tests --test it never_a_byte_from_outside -- --nocapture
+
+# `make test` has thirty of these points. Processes must be allowed to trace each other.
+POINTS ?= 1200
+SEED ?= 1
+crash:
+	@$(if $(SANDSHELL_BIN),,$(CARGO) build --locked --profile tested -p sandshell)
+	@SANDSHELL_CRASH_POINTS=$(POINTS) SANDSHELL_CRASH_SEED=$(SEED) \
+		SANDSHELL_BIN=$(or $(SANDSHELL_BIN),$(abspath $(TARGET))/tested/sandshell) \
+		$(CARGO) test --locked --profile tested --config 'profile.tested.package.sandshell-tests.opt-level=0' \
+		-p sandshell-tests --test it crash:: -- --nocapture
 
 bench:
 	@$(CARGO) build --locked --release -p sandshell -p sandshell-bench

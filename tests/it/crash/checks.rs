@@ -180,7 +180,7 @@ impl World {
         }
         let expected: BTreeSet<SandboxId> = self.model.live.keys().cloned().collect();
         assert_eq!(live, expected, "what lives");
-        for id in &self.model.gone {
+        for id in self.model.gone.keys() {
             let gone = in_time(self.client.sandbox(id).exec(&exec_of("echo"))).await;
             let code = gone.expect_err("it is gone").code();
             assert_eq!(code, Some(ErrorCode::SandboxGone), "{id}");
@@ -238,11 +238,9 @@ impl World {
             let client = self.client_with(&token.secret);
             let answer = in_time(client.get_sandbox(&token.sandbox)).await;
             let code = answer.err().map(|error| error.code());
-            let expected = match (token.revoked, self.model.opens(token)) {
+            let expected = match (token.revoked, self.model.shows(token)) {
                 (true, _) => Some(Some(ErrorCode::Unauthorized)),
                 (false, true) => None,
-                // One that is over may still be looked at, while nobody else has its id.
-                (false, false) if self.model.gone.contains(&token.sandbox) => None,
                 (false, false) => Some(Some(ErrorCode::SandboxNotFound)),
             };
             assert_eq!(code, expected, "{token:?}");

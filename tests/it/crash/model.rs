@@ -76,8 +76,8 @@ pub(super) struct Token {
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) live: BTreeMap<SandboxId, Living>,
-    /// Those whose end was told, and who has not come back.
-    pub(super) gone: BTreeSet<SandboxId>,
+    /// Those whose end was told and that have not come back, with the birth of each.
+    pub(super) gone: BTreeMap<SandboxId, u32>,
     pub(super) tokens: Vec<Token>,
     /// Names of sandboxes that the hub has thought of.
     pub(super) given: BTreeSet<SandboxId>,
@@ -116,8 +116,8 @@ impl Model {
     }
 
     pub(super) fn died(&mut self, id: &SandboxId) {
-        self.live.remove(id).expect("what ends has lived");
-        self.gone.insert(id.clone());
+        let one = self.live.remove(id).expect("what ends has lived");
+        self.gone.insert(id.clone(), one.born);
     }
 
     pub(super) fn of(&mut self, id: &SandboxId) -> &mut Living {
@@ -128,10 +128,12 @@ impl Model {
         self.live.values().filter(|one| one.paused).count()
     }
 
-    /// Whether a token opens what it was made for.
-    pub(super) fn opens(&self, token: &Token) -> bool {
-        let lives = |one: &Living| one.born == token.born;
-        !token.revoked && self.live.get(&token.sandbox).is_some_and(lives)
+    /// Whether a token that is not revoked shows what it was made for: one that is over can still be
+    /// looked at, and another with the same id cannot.
+    pub(super) fn shows(&self, token: &Token) -> bool {
+        let live = self.live.get(&token.sandbox).map(|one| one.born);
+        let born = live.or_else(|| self.gone.get(&token.sandbox).copied());
+        born == Some(token.born)
     }
 
     /// The lines of its file.

@@ -32,7 +32,7 @@ use sandshell_testkit::UnprivilegedUser;
 use tokio::sync::watch;
 
 use super::effects::Reader;
-use super::points::{Moment, Trap, Victim};
+use super::points::{ANY, Moment, Trap, Victim};
 
 /// The call after which a hub serves.
 const READY: &str = "rename ready.json";
@@ -330,7 +330,9 @@ impl Eyes<'_> {
         };
         if let Some(call) = &call {
             let mut orders = self.orders.lock().unwrap();
-            *orders.heard.entry(call.clone()).or_default() += 1;
+            for name in [call.as_str(), ANY] {
+                *orders.heard.entry(name.to_owned()).or_default() += 1;
+            }
             drop(orders);
             self.reached(call, Moment::Before);
         }
@@ -342,11 +344,11 @@ impl Eyes<'_> {
             self.tell.send_modify(|seen| seen.ready = true);
         }
         let mut orders = self.orders.lock().unwrap();
-        let count = orders.heard.get(call).copied().unwrap_or_default();
-        let Some(trap) = orders
-            .trap
-            .take_if(|trap| trap.call == call && trap.nth == count)
-        else {
+        let count = |name: &str| orders.heard.get(name).copied().unwrap_or_default();
+        let (this, all) = (count(call), count(ANY));
+        let Some(trap) = orders.trap.take_if(|trap| {
+            (trap.call == call && trap.nth == this) || (trap.call == ANY && trap.nth == all)
+        }) else {
             return;
         };
         let launchers = children(self.pid.as_raw());

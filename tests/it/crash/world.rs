@@ -18,7 +18,7 @@ use tokio::io::Interest;
 
 use super::machine::Machine;
 use super::model::{self, Model, PRINTED, Wish};
-use super::points::{Kind, Point, Trap, Victim};
+use super::points::{ANY, Kind, Moment, Point, Trap, Victim};
 use super::tracer::{Process, Tracer};
 use crate::calls::{exec_of, in_time};
 
@@ -152,7 +152,7 @@ impl World {
             .unwrap()
             .ended
             .is_none();
-        self.hear(kind, &tracer);
+        self.hear(kind, tracer.heard());
         self.tracer = Some(tracer);
         if !served {
             return Ok(false);
@@ -169,9 +169,9 @@ impl World {
         Client::new(&self.url, Some(token)).unwrap()
     }
 
-    fn hear(&mut self, kind: Kind, tracer: &Tracer) {
+    fn hear(&mut self, kind: Kind, heard: BTreeMap<String, u32>) {
         let known = self.heard.entry(kind).or_default();
-        for (call, count) in tracer.heard() {
+        for (call, count) in heard {
             let most = known.entry(call).or_default();
             *most = count.max(*most);
         }
@@ -232,10 +232,8 @@ impl World {
         in_time(seen.wait_for(|seen| seen.ended.is_some()))
             .await
             .unwrap();
-        let tracer = self.tracer.take().expect("it runs");
-        self.hear(Kind::Stop, &tracer);
-        self.sprung_last = tracer.disarm();
-        self.tracer = Some(tracer);
+        self.hear(Kind::Stop, self.tracer().heard());
+        self.sprung_last = self.tracer().disarm();
         let how = self.ended().await;
         if !self.sprung_last {
             assert_eq!(how, "exit code 0");
@@ -428,14 +426,44 @@ impl World {
         self.machine.note_places();
     }
 
-    /// A few steps of any kind.
-    pub(super) async fn wander(&mut self) {
+    /// Something that can be asked of this hub.
+    fn any_kind(&mut self) -> Kind {
         let can = |kind: &Kind| self.user.is_none() || !kind.needs_groups();
         let kinds: Vec<Kind> = Kind::asked().filter(can).collect();
+        kinds[self.random.below(kinds.len())]
+    }
+
+    /// A few steps of any kind.
+    pub(super) async fn wander(&mut self) {
         for _ in 0..self.random.below(3) {
-            let kind = kinds[self.random.below(kinds.len())];
-            let wish = Box::pin(self.wish(kind)).await;
+            let kind = self.any_kind();
+            let wish = self.wish(kind).await;
             self.step(&wish).await;
+        }
+    }
+
+    /// Has the hub die somewhere in a step of any kind; gives the wish that was cut short, if one was.
+    pub(super) async fn die_somewhere(&mut self) -> Option<Wish> {
+        let point = Point {
+            during: self.any_kind(),
+            trap: Trap {
+                call: ANY.to_owned(),
+                nth: 1 + u32::try_from(self.random.below(40)).unwrap(),
+                moment: Moment::Before,
+                victim: Victim::Hub,
+            },
+        };
+        let (wish, answer, sprung) = self.trapped(&point).await;
+        if !sprung {
+            self.kill().await;
+        }
+        match answer {
+            Answer::Done(reply) => {
+                self.done(&wish, reply);
+                None
+            }
+            Answer::Broken => Some(wish),
+            Answer::Refused(code, text) => panic!("{wish:?}: {code:?}, {text}"),
         }
     }
 
@@ -445,10 +473,18 @@ impl World {
         self.pool_full().await;
         self.tracer().arm(None);
         self.step(&wish).await;
+        let answered = self.tracer().heard();
         self.pool_full().await;
-        let tracer = self.tracer.take().expect("it runs");
-        self.hear(kind, &tracer);
-        self.tracer = Some(tracer);
+        // What goes over connections from now on is our own asking.
+        let mut heard = self.tracer().heard();
+        heard.retain(|call, _| !call.ends_with(" socket") || call.contains("msg"));
+        heard.extend(
+            answered
+                .into_iter()
+                .filter(|(call, _)| !heard.contains_key(call))
+                .collect::<Vec<_>>(),
+        );
+        self.hear(kind, heard);
     }
 
     /// Waits until the pool is full, or the hub is gone.
