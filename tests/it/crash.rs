@@ -19,6 +19,7 @@ mod effects;
 mod machine;
 mod model;
 mod points;
+mod steps;
 mod tracer;
 mod world;
 
@@ -37,7 +38,8 @@ use sandshell_testkit::UnprivilegedUser;
 
 use crate::calls::skipped;
 use points::{ANY, Kind, Moment, Point, Trap, Victim};
-use world::{Answer, Random, World};
+use steps::Answer;
+use world::{Random, World};
 
 /// Crash points of one world: enough that they meet each other's traces, few enough to be understood.
 const IN_ONE_WORLD: usize = 8;

@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sandshell_client::types::{ErrorCode, SandboxId, SandboxRecord, SandboxState, StreamName};
+use sandshell_client::types::{
+    ErrorCode, SandboxId, SandboxRecord, SandboxSpec, SandboxState, StreamName,
+};
 use sandshell_client::{AuditFilter, OutputQuery, Page, SandboxFilter};
 
 use super::machine::Sight;
-use super::model::{Living, Model, PRINTED, Wish};
-use super::world::{Answer, WARM, World, session};
+use super::model::{self, Living, PRINTED, Wish};
+use super::steps::{Answer, session};
+use super::world::{WARM, World};
 use crate::calls::{exec_of, in_time};
 
 /// Processes a sandbox may have that says nothing of it.
@@ -21,32 +24,7 @@ impl World {
     /// Sees to it that a wish that was cut short is done or not done, never half, and has it done.
     pub(super) async fn settle(&mut self, wish: &Wish) {
         match wish {
-            Wish::Create(spec) => match &spec.id {
-                Some(id) => {
-                    if let Some(found) = self.live_record(id).await {
-                        assert_eq!(found.state, SandboxState::Ready, "{found:?}");
-                        assert_eq!(found.spec.labels, spec.labels, "of a create cut short");
-                        assert_eq!(found.spec.env, spec.env, "of a create cut short");
-                    }
-                }
-                None => {
-                    // Nobody was told its id; there is at most one.
-                    let strangers: Vec<SandboxId> = self
-                        .records()
-                        .await
-                        .into_iter()
-                        .filter(|record| !record.state.is_over())
-                        .map(|record| record.id)
-                        .filter(|id| !self.model.live.contains_key(id))
-                        .collect();
-                    assert!(strangers.len() <= 1, "{strangers:?}");
-                    for id in strangers {
-                        assert!(self.model.given.insert(id.clone()), "{id} was given before");
-                        self.model.born(&id, spec);
-                        self.step(&Wish::Delete(id)).await;
-                    }
-                }
-            },
+            Wish::Create(spec) => self.settle_create(spec).await,
             Wish::Label(id, value) => {
                 let found = self.live_record(id).await.expect("it lives");
                 let before = &self.model.live[id].labels;
@@ -107,6 +85,30 @@ impl World {
             | Wish::List => {}
         }
         self.step(wish).await;
+    }
+
+    async fn settle_create(&mut self, spec: &SandboxSpec) {
+        if let Some(id) = &spec.id {
+            if let Some(found) = self.live_record(id).await {
+                assert_eq!(found.state, SandboxState::Ready, "{found:?}");
+                assert_eq!(found.spec.labels, spec.labels, "of a create cut short");
+                assert_eq!(found.spec.env, spec.env, "of a create cut short");
+            }
+            return;
+        }
+        // Nobody was told its id; there is at most one.
+        let known = &self.model.live;
+        let records = self.records().await.into_iter();
+        let strangers: Vec<SandboxId> = records
+            .filter(|record| !record.state.is_over() && !known.contains_key(&record.id))
+            .map(|record| record.id)
+            .collect();
+        assert!(strangers.len() <= 1, "{strangers:?}");
+        for id in strangers {
+            assert!(self.model.given.insert(id.clone()), "{id} was given before");
+            self.model.born(&id, spec);
+            self.step(&Wish::Delete(id)).await;
+        }
     }
 
     async fn live_record(&self, id: &SandboxId) -> Option<SandboxRecord> {
@@ -199,7 +201,7 @@ impl World {
         let seen = in_time(inside.exec(&exec_of("hostname; cat /tmp/lines; true")))
             .await
             .unwrap_or_else(|error| panic!("{id} does not answer: {error}"));
-        let expected = format!("{id}\n{}", Model::file(one.lines));
+        let expected = format!("{id}\n{}", model::lines(one.lines));
         assert_eq!(seen.stdout, expected, "the lines in {id}; {}", seen.stderr);
         if let Some(counted) = one.counted {
             let request = sandshell_client::types::SessionExecRequest {
@@ -213,7 +215,7 @@ impl World {
                 "counted in {id}"
             );
         }
-        let whole: String = (1..=PRINTED).map(|line| format!("{line}\n")).collect();
+        let whole = model::lines(PRINTED);
         for process in one.processes.iter().rev().take(2) {
             for offset in [0, whole.len() / 2] {
                 let query = OutputQuery {

@@ -171,10 +171,9 @@ fn groups_of(
                     .or_default()
                     .push(entry.path());
             }
-            // Another hub's.
-            Some(_) => {}
             None if depth > 0 => groups_of(&entry.path(), places, depth - 1, found),
-            None => {}
+            // Another hub's, or too deep.
+            _ => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use super::points::Kind;
 /// What is asked of a hub.
 #[derive(Debug, Clone)]
 pub(super) enum Wish {
-    Create(SandboxSpec),
+    Create(Box<SandboxSpec>),
     /// The same spec once more.
     Again(SandboxId),
     Label(SandboxId, String),
@@ -135,11 +135,11 @@ impl Model {
         let born = live.or_else(|| self.gone.get(&token.sandbox).copied());
         born == Some(token.born)
     }
+}
 
-    /// The lines of its file.
-    pub(super) fn file(lines: u32) -> String {
-        (1..=lines).map(|line| format!("{line}\n")).collect()
-    }
+/// The numbers to this one, a line each.
+pub(super) fn lines(last: u32) -> String {
+    (1..=last).fold(String::new(), |text, line| text + &line.to_string() + "\n")
 }
 
 /// A spec that can be had on any machine; one that says what it is made of is not taken from the pool.

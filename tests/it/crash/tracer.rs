@@ -229,6 +229,7 @@ fn children(of: i32) -> Vec<Process> {
 type Started = std::sync::mpsc::SyncSender<Result<i32, Errno>>;
 
 /// The thread's work, from the start of the process to its end.
+#[expect(clippy::zombie_processes, reason = "whoever traces it collects it")]
 fn trace(
     command: &mut Command,
     orders: &Mutex<Orders>,
