@@ -29,7 +29,7 @@ use std::panic::AssertUnwindSafe;
 use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use nix::errno::Errno;
@@ -43,6 +43,17 @@ use world::{Random, World};
 
 /// Crash points of one world: enough that they meet each other's traces, few enough to be understood.
 const IN_ONE_WORLD: usize = 8;
+
+/// Far above any honest answer of a hub that is stopped at each of its calls, on a machine that has other
+/// work as well.
+const DEADLINE: Duration = Duration::from_secs(90);
+
+/// Fails instead of hanging.
+async fn in_time<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, what)
+        .await
+        .expect("there was no answer in time")
+}
 
 /// What came of a run.
 #[derive(Debug, Default)]

@@ -8,17 +8,18 @@ use sandshell_client::types::{
 };
 use sandshell_client::{AuditFilter, OutputQuery, Page, SandboxFilter};
 
+use super::in_time;
 use super::machine::Sight;
 use super::model::{self, Living, PRINTED, Wish};
 use super::steps::{Answer, session};
 use super::world::{WARM, World};
-use crate::calls::{exec_of, in_time};
+use crate::calls::exec_of;
 
 /// Processes a sandbox may have that says nothing of it.
 const USUAL_PIDS: u64 = 1024;
 
 /// How long the machine may take to show what the hub says.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
 
 impl World {
     /// Sees to it that a wish that was cut short is done or not done, never half, and has it done.

@@ -8,10 +8,11 @@ use sandshell_client::types::{
 };
 use sandshell_client::{ClientError, SandboxFilter};
 
+use super::in_time;
 use super::model::{self, Model, PRINTED, Wish};
 use super::points::{ANY, Kind, Moment, Point, Trap, Victim};
 use super::world::World;
-use crate::calls::{exec_of, in_time};
+use crate::calls::exec_of;
 
 /// How long what was armed may take after the answer.
 const AFTERWARDS: Duration = Duration::from_millis(30);
