@@ -9,7 +9,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/sandshell
 CARGO := cargo
 
-.PHONY: help run build test check attack coverage bench gen package clean tools
+.PHONY: help run build test check attack coverage bench gen package clean tools crash
 
 help:
 	@echo 'make run     build the release binary and serve a hub on LISTEN=$(LISTEN)'
@@ -17,6 +17,7 @@ help:
 	@echo 'make check   format, lints and unit tests; for every save'
 	@echo 'make attack  a minute of file calls beside a program that swaps links under them'
 	@echo 'make coverage which lines the tests reach, by crate'
+	@echo 'make crash   the hub killed at each of its calls, a thousand times (POINTS=…, SEED=…)'
 	@echo 'make bench   the floor and us in one run: table and JSON (ARGS=--quick)'
 	@echo 'make gen     write openapi/*.json anew'
 	@echo 'make package static binaries, .deb, tarballs, checksums into .build/packages, and tests of them'
@@ -52,6 +53,16 @@ attack:
 
 coverage:
 	@scripts/coverage
+
+# `make test` has thirty of these points. Processes must be allowed to trace each other.
+POINTS ?= 1200
+SEED ?= 1
+crash:
+	@$(if $(SANDSHELL_BIN),,$(CARGO) build --locked --profile tested -p sandshell)
+	@SANDSHELL_CRASH_POINTS=$(POINTS) SANDSHELL_CRASH_SEED=$(SEED) \
+		SANDSHELL_BIN=$(or $(SANDSHELL_BIN),$(abspath $(TARGET))/tested/sandshell) \
+		$(CARGO) test --locked --profile tested --config 'profile.tested.package.sandshell-tests.opt-level=0' \
+		-p sandshell-tests --test it crash:: -- --nocapture
 
 bench:
 	@$(CARGO) build --locked --release -p sandshell -p sandshell-bench

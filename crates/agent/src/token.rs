@@ -67,6 +67,8 @@ impl Token {
 
     /// Reads the file, or makes it with a fresh token when there is none.
     pub fn from_file(path: &Path) -> Result<Self, TokenError> {
+        // A secret is not left about.
+        crate::ready::clear_beside(path);
         match read(path) {
             Err(TokenError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             other => return other,

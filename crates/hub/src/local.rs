@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! STATE/etc/N            the /etc that sandboxes of this hub are shown
-//! STATE/sandboxes/PLACE  agent.sock, agent/
+//! STATE/sandboxes/PLACE  agent.sock, agent/, etc
 //! STATE/next             what becomes such a directory
 //! STATE/launcher         locked while there is a launcher (`turn`)
 //! ```
@@ -10,6 +10,7 @@
 //! Owns the launcher and the ends of agents. A sandbox is its agent: it is known by whoever listens on
 //! its socket, which the kernel tells, so nothing need be remembered to find it again.
 
+mod etc;
 mod turn;
 
 use std::collections::{HashMap, HashSet};
@@ -44,6 +45,7 @@ use crate::backend::{Backend, BackendError, Created, Endpoint, Pending, Place, S
 use crate::egress::{Authority, Egress, EgressConfig, Outside, Policy, Trust};
 use crate::error::HubError;
 use crate::images::Images;
+use etc::Etcs;
 
 /// Ids of the host that sandboxes take, far above those of people, and how many each.
 const FIRST_ID: u32 = 0x1000_0000;
@@ -64,7 +66,7 @@ pub(crate) struct LocalBackend {
     sandboxes: PathBuf,
     /// The directory of the next sandbox.
     ahead: PathBuf,
-    etc: PathBuf,
+    etcs: Etcs,
     images: Arc<Images>,
     ids: IdRule,
     launcher: Arc<Mutex<Option<Launcher>>>,
@@ -95,11 +97,7 @@ impl LocalBackend {
             make_private(dir)?;
         }
         let turn = turn::take(&state.join("launcher")).await?;
-        // A fresh one each time, for the host may have changed; sandboxes that live still show theirs.
-        let taken = fs::read_dir(&etcs)?.flatten();
-        let last = taken.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
-        let etc = etcs.join((last.max().unwrap_or(0) + 1).to_string());
-        host_root::make_etc(&etc)?;
+        let etcs = Etcs::make(etcs)?;
         let ids = if rustix::process::geteuid().is_root() {
             IdRule::Ranges
         } else {
@@ -108,7 +106,7 @@ impl LocalBackend {
         Ok(Self {
             ahead: state.join("next"),
             sandboxes,
-            etc,
+            etcs,
             images,
             ids,
             launcher: Arc::default(),
@@ -235,10 +233,11 @@ impl LocalBackend {
         size: u64,
         inodes: u64,
     ) -> Result<(RootPlan, Settings), BackendError> {
-        let mut root = host_root::plan(&self.etc, ids, size, inodes);
+        let etc = self.etcs.current();
+        let mut root = host_root::plan(&etc, ids, size, inodes);
         if let Some(user) = &spec.user {
             only_user(user, ids)?;
-            let found = host_root::user(&self.etc, user);
+            let found = host_root::user(&etc, user);
             let found = found.ok_or_else(|| {
                 no_user(format!(
                     "the sandbox has no user {user:?}; by number a user is 0 to {LAST_UID}"
@@ -407,10 +406,12 @@ impl LocalBackend {
     /// Gives a place its directory: the one that was made ahead, or where there is none a fresh one. The
     /// making takes a millisecond on a disk where much was deleted lately, a rename does not.
     fn make_dir(&self, place: &Place) -> io::Result<()> {
-        match fs::rename(&self.ahead, self.dir(place)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => make_private(&self.dir(place)),
+        let dir = self.dir(place);
+        match fs::rename(&self.ahead, &dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make_private(&dir),
             done => done,
-        }
+        }?;
+        self.etcs.note(&dir)
     }
 
     /// Makes the directory of the next one, when nobody waits for it.
@@ -524,18 +525,6 @@ impl LocalBackend {
             Err(error) => Err(error),
         }
     }
-
-    /// What an earlier hub made and nobody shows any more.
-    fn forget_old_etcs(&self) {
-        let old = self.etc.parent().map(fs::read_dir);
-        for entry in old.into_iter().flatten().flatten().flatten() {
-            if entry.path() != self.etc
-                && let Err(error) = fs::remove_dir_all(entry.path())
-            {
-                tracing::warn!(%error, "an old /etc of sandboxes stays");
-            }
-        }
-    }
 }
 
 impl Backend for LocalBackend {
@@ -639,9 +628,8 @@ impl Backend for LocalBackend {
                     self.end(&place).await?;
                 }
             }
-            if known.is_empty() {
-                self.forget_old_etcs();
-            }
+            let kept = known.iter().map(|place| self.dir(place));
+            self.etcs.forget_others(kept);
             // The first sandbox need not wait for it.
             self.ask(|_| Ok(())).await
         })

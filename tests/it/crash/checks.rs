@@ -3,50 +3,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sandshell_client::types::{ErrorCode, SandboxId, SandboxRecord, SandboxState, StreamName};
+use sandshell_client::types::{
+    ErrorCode, SandboxId, SandboxRecord, SandboxSpec, SandboxState, StreamName,
+};
 use sandshell_client::{AuditFilter, OutputQuery, Page, SandboxFilter};
 
+use super::in_time;
 use super::machine::Sight;
-use super::model::{Living, Model, PRINTED, Wish};
-use super::world::{Answer, WARM, World, session};
-use crate::calls::{exec_of, in_time};
+use super::model::{self, Living, PRINTED, Wish};
+use super::steps::{Answer, session};
+use super::world::{WARM, World};
+use crate::calls::exec_of;
 
 /// Processes a sandbox may have that says nothing of it.
 const USUAL_PIDS: u64 = 1024;
 
 /// How long the machine may take to show what the hub says.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
 
 impl World {
     /// Sees to it that a wish that was cut short is done or not done, never half, and has it done.
     pub(super) async fn settle(&mut self, wish: &Wish) {
         match wish {
-            Wish::Create(spec) => match &spec.id {
-                Some(id) => {
-                    if let Some(found) = self.live_record(id).await {
-                        assert_eq!(found.state, SandboxState::Ready, "{found:?}");
-                        assert_eq!(found.spec.labels, spec.labels, "of a create cut short");
-                        assert_eq!(found.spec.env, spec.env, "of a create cut short");
-                    }
-                }
-                None => {
-                    // Nobody was told its id; there is at most one.
-                    let strangers: Vec<SandboxId> = self
-                        .records()
-                        .await
-                        .into_iter()
-                        .filter(|record| !record.state.is_over())
-                        .map(|record| record.id)
-                        .filter(|id| !self.model.live.contains_key(id))
-                        .collect();
-                    assert!(strangers.len() <= 1, "{strangers:?}");
-                    for id in strangers {
-                        assert!(self.model.given.insert(id.clone()), "{id} was given before");
-                        self.model.born(&id, spec);
-                        self.step(&Wish::Delete(id)).await;
-                    }
-                }
-            },
+            Wish::Create(spec) => self.settle_create(spec).await,
             Wish::Label(id, value) => {
                 let found = self.live_record(id).await.expect("it lives");
                 let before = &self.model.live[id].labels;
@@ -58,7 +37,10 @@ impl World {
                 let found = self.live_record(id).await.expect("it lives");
                 let recorded = found.spec.limits.and_then(|limits| limits.pids);
                 let before = self.model.live[id].pids;
-                assert!(recorded == before || recorded == Some(*pids), "{recorded:?}");
+                assert!(
+                    recorded == before || recorded == Some(*pids),
+                    "{recorded:?}"
+                );
                 // What the kernel keeps is what the record says, before it is set again.
                 self.model.of(id).pids = recorded;
                 self.sight_agrees().await;
@@ -106,6 +88,30 @@ impl World {
         self.step(wish).await;
     }
 
+    async fn settle_create(&mut self, spec: &SandboxSpec) {
+        if let Some(id) = &spec.id {
+            if let Some(found) = self.live_record(id).await {
+                assert_eq!(found.state, SandboxState::Ready, "{found:?}");
+                assert_eq!(found.spec.labels, spec.labels, "of a create cut short");
+                assert_eq!(found.spec.env, spec.env, "of a create cut short");
+            }
+            return;
+        }
+        // Nobody was told its id; there is at most one.
+        let known = &self.model.live;
+        let records = self.records().await.into_iter();
+        let strangers: Vec<SandboxId> = records
+            .filter(|record| !record.state.is_over() && !known.contains_key(&record.id))
+            .map(|record| record.id)
+            .collect();
+        assert!(strangers.len() <= 1, "{strangers:?}");
+        for id in strangers {
+            assert!(self.model.given.insert(id.clone()), "{id} was given before");
+            self.model.born(&id, spec);
+            self.step(&Wish::Delete(id)).await;
+        }
+    }
+
     async fn live_record(&self, id: &SandboxId) -> Option<SandboxRecord> {
         match in_time(self.client.get_sandbox(id)).await {
             Ok(record) => Some(record).filter(|record| !record.state.is_over()),
@@ -139,6 +145,7 @@ impl World {
         self.audit_agrees().await;
         self.pool_full().await;
         self.sight_agrees().await;
+        self.state_is_tidy();
         let launchers = self.tracer().launchers().len();
         // One that was killed is replaced when it is needed.
         assert!(launchers <= 1, "{launchers} launchers of one hub");
@@ -148,7 +155,10 @@ impl World {
         let mut live = BTreeSet::new();
         for record in self.records().await {
             if record.state.is_over() {
-                assert!(record.reason.is_some(), "it is over without a reason: {record:?}");
+                assert!(
+                    record.reason.is_some(),
+                    "it is over without a reason: {record:?}"
+                );
                 assert!(record.ended_at.is_some(), "{record:?}");
                 assert_eq!(record.state, SandboxState::Gone, "{record:?}");
                 continue;
@@ -164,12 +174,16 @@ impl World {
             assert_eq!(record.spec.labels, one.labels, "{record:?}");
             assert_eq!(record.spec.env, one.spec.env, "{record:?}");
             let limits = record.spec.limits.as_ref();
-            assert_eq!(limits.and_then(|limits| limits.pids), one.pids, "{record:?}");
+            assert_eq!(
+                limits.and_then(|limits| limits.pids),
+                one.pids,
+                "{record:?}"
+            );
             live.insert(record.id);
         }
         let expected: BTreeSet<SandboxId> = self.model.live.keys().cloned().collect();
         assert_eq!(live, expected, "what lives");
-        for id in &self.model.gone {
+        for id in self.model.gone.keys() {
             let gone = in_time(self.client.sandbox(id).exec(&exec_of("echo"))).await;
             let code = gone.expect_err("it is gone").code();
             assert_eq!(code, Some(ErrorCode::SandboxGone), "{id}");
@@ -188,7 +202,7 @@ impl World {
         let seen = in_time(inside.exec(&exec_of("hostname; cat /tmp/lines; true")))
             .await
             .unwrap_or_else(|error| panic!("{id} does not answer: {error}"));
-        let expected = format!("{id}\n{}", Model::file(one.lines));
+        let expected = format!("{id}\n{}", model::lines(one.lines));
         assert_eq!(seen.stdout, expected, "the lines in {id}; {}", seen.stderr);
         if let Some(counted) = one.counted {
             let request = sandshell_client::types::SessionExecRequest {
@@ -196,16 +210,22 @@ impl World {
                 ..Default::default()
             };
             let seen = in_time(inside.session_exec(&session(), &request)).await;
-            assert_eq!(seen.unwrap().stdout, format!("{counted}\n"), "counted in {id}");
+            assert_eq!(
+                seen.unwrap().stdout,
+                format!("{counted}\n"),
+                "counted in {id}"
+            );
         }
-        let whole: String = (1..=PRINTED).map(|line| format!("{line}\n")).collect();
+        let whole = model::lines(PRINTED);
         for process in one.processes.iter().rev().take(2) {
             for offset in [0, whole.len() / 2] {
                 let query = OutputQuery {
                     offset: offset as u64,
                     ..OutputQuery::follow(StreamName::Stdout)
                 };
-                let output = in_time(inside.process_output(process, query)).await.unwrap();
+                let output = in_time(inside.process_output(process, query))
+                    .await
+                    .unwrap();
                 let output = in_time(output.read_to_end()).await.unwrap();
                 assert_eq!(
                     String::from_utf8_lossy(&output),
@@ -221,11 +241,9 @@ impl World {
             let client = self.client_with(&token.secret);
             let answer = in_time(client.get_sandbox(&token.sandbox)).await;
             let code = answer.err().map(|error| error.code());
-            let expected = match (token.revoked, self.model.opens(token)) {
+            let expected = match (token.revoked, self.model.shows(token)) {
                 (true, _) => Some(Some(ErrorCode::Unauthorized)),
                 (false, true) => None,
-                // One that is over may still be looked at, while nobody else has its id.
-                (false, false) if self.model.gone.contains(&token.sandbox) => None,
                 (false, false) => Some(Some(ErrorCode::SandboxNotFound)),
             };
             assert_eq!(code, expected, "{token:?}");
@@ -311,7 +329,7 @@ impl World {
         loop {
             let (sight, processes) = (self.machine.look(), self.machine.processes());
             if sight == Sight::default() && processes.is_empty() {
-                return;
+                break;
             }
             assert!(
                 tokio::time::Instant::now() < deadline,
@@ -319,6 +337,15 @@ impl World {
             );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+        self.state_is_tidy();
+    }
+
+    /// The state directory has what belongs there.
+    fn state_is_tidy(&self) {
+        let (strays, etcs) = self.machine.strays();
+        assert!(strays.is_empty(), "left in the state directory: {strays:?}");
+        // One for each that lived when the hub started, one of a create cut short, and the hub's own.
+        assert!(etcs <= self.started_with + 2, "{etcs} copies of /etc");
     }
 
     /// A launcher was killed: the hub may have refused the wish, and goes on.

@@ -57,7 +57,11 @@ const CALLS: &[(libc::c_long, &str, About)] = &[
     (libc::SYS_clone, "clone", About::Nothing),
     (libc::SYS_clone3, "clone3", About::Nothing),
     (libc::SYS_memfd_create, "memfd_create", About::Nothing),
-    (libc::SYS_pidfd_send_signal, "pidfd_send_signal", About::Nothing),
+    (
+        libc::SYS_pidfd_send_signal,
+        "pidfd_send_signal",
+        About::Nothing,
+    ),
     (libc::SYS_kill, "kill", About::Nothing),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_mkdir, "mkdir", About::Path),
@@ -132,9 +136,12 @@ impl Reader {
         }
         let what = what.replace(&*self.dir.to_string_lossy(), "");
         let what = what.trim_start_matches('/');
-        let steady = self.varying.iter().fold(what.to_owned(), |text, (from, to)| {
-            from.replace_all(&text, *to).into_owned()
-        });
+        let steady = self
+            .varying
+            .iter()
+            .fold(what.to_owned(), |text, (from, to)| {
+                from.replace_all(&text, *to).into_owned()
+            });
         Some(format!("{name} {steady}").trim_end().to_owned())
     }
 

@@ -6,6 +6,21 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+/// What a hub keeps in its state directory.
+const KNOWN: &[&str] = &[
+    "e2b-key",
+    "etc",
+    "hub.db",
+    "hub.db-shm",
+    "hub.db-wal",
+    "images",
+    "launcher",
+    "lock",
+    "next",
+    "sandboxes",
+    "token",
+];
+
 /// The state directory of a hub, seen from outside.
 #[derive(Debug)]
 pub(super) struct Machine {
@@ -51,9 +66,7 @@ impl Machine {
     pub(super) fn note_places(&mut self) -> BTreeSet<String> {
         let entries = fs::read_dir(self.sandboxes()).into_iter().flatten();
         let names = entries.flatten().map(|entry| entry.file_name());
-        let now: BTreeSet<String> = names
-            .filter_map(|name| name.into_string().ok())
-            .collect();
+        let now: BTreeSet<String> = names.filter_map(|name| name.into_string().ok()).collect();
         self.places.extend(now.iter().cloned());
         now
     }
@@ -84,7 +97,11 @@ impl Machine {
             frozen: all().filter(is_frozen).count(),
             pids,
             grouped: groups.into_keys().collect(),
-            shared_ids: if self.ranges { owners.len() - distinct.len() } else { 0 },
+            shared_ids: if self.ranges {
+                owners.len() - distinct.len()
+            } else {
+                0
+            },
             directories,
         }
     }
@@ -106,6 +123,19 @@ impl Machine {
             }
         }
         found
+    }
+
+    /// What lies in the state directory besides what belongs there, and how many /etcs are kept.
+    pub(super) fn strays(&self) -> (Vec<String>, usize) {
+        let names = |dir: &Path| -> Vec<String> {
+            let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+            let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+            names.collect()
+        };
+        let state = self.dir.join("s");
+        let mut strays = names(&state);
+        strays.retain(|name| !KNOWN.contains(&name.as_str()));
+        (strays, names(&state.join("etc")).len())
     }
 
     /// Processes that have anything of the hub's mounted.
@@ -136,12 +166,14 @@ fn groups_of(
         let name = entry.file_name().to_string_lossy().into_owned();
         match name.strip_prefix("sandshell-") {
             Some(place) if places.contains(place) => {
-                found.entry(place.to_owned()).or_default().push(entry.path());
+                found
+                    .entry(place.to_owned())
+                    .or_default()
+                    .push(entry.path());
             }
-            // Another hub's.
-            Some(_) => {}
             None if depth > 0 => groups_of(&entry.path(), places, depth - 1, found),
-            None => {}
+            // Another hub's, or too deep.
+            _ => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use super::points::Kind;
 /// What is asked of a hub.
 #[derive(Debug, Clone)]
 pub(super) enum Wish {
-    Create(SandboxSpec),
+    Create(Box<SandboxSpec>),
     /// The same spec once more.
     Again(SandboxId),
     Label(SandboxId, String),
@@ -76,8 +76,8 @@ pub(super) struct Token {
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) live: BTreeMap<SandboxId, Living>,
-    /// Those whose end was told, and who has not come back.
-    pub(super) gone: BTreeSet<SandboxId>,
+    /// Those whose end was told and that have not come back, with the birth of each.
+    pub(super) gone: BTreeMap<SandboxId, u32>,
     pub(super) tokens: Vec<Token>,
     /// Names of sandboxes that the hub has thought of.
     pub(super) given: BTreeSet<SandboxId>,
@@ -116,8 +116,8 @@ impl Model {
     }
 
     pub(super) fn died(&mut self, id: &SandboxId) {
-        self.live.remove(id).expect("what ends has lived");
-        self.gone.insert(id.clone());
+        let one = self.live.remove(id).expect("what ends has lived");
+        self.gone.insert(id.clone(), one.born);
     }
 
     pub(super) fn of(&mut self, id: &SandboxId) -> &mut Living {
@@ -128,16 +128,18 @@ impl Model {
         self.live.values().filter(|one| one.paused).count()
     }
 
-    /// Whether a token opens what it was made for.
-    pub(super) fn opens(&self, token: &Token) -> bool {
-        let lives = |one: &Living| one.born == token.born;
-        !token.revoked && self.live.get(&token.sandbox).is_some_and(lives)
+    /// Whether a token that is not revoked shows what it was made for: one that is over can still be
+    /// looked at, and another with the same id cannot.
+    pub(super) fn shows(&self, token: &Token) -> bool {
+        let live = self.live.get(&token.sandbox).map(|one| one.born);
+        let born = live.or_else(|| self.gone.get(&token.sandbox).copied());
+        born == Some(token.born)
     }
+}
 
-    /// The lines of its file.
-    pub(super) fn file(lines: u32) -> String {
-        (1..=lines).map(|line| format!("{line}\n")).collect()
-    }
+/// The numbers to this one, a line each.
+pub(super) fn lines(last: u32) -> String {
+    (1..=last).fold(String::new(), |text, line| text + &line.to_string() + "\n")
 }
 
 /// A spec that can be had on any machine; one that says what it is made of is not taken from the pool.

@@ -82,6 +82,9 @@ impl Kind {
     }
 }
 
+/// Stands for whatever call comes.
+pub(super) const ANY: &str = "*";
+
 /// On which side of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Moment {

@@ -32,7 +32,7 @@ use sandshell_testkit::UnprivilegedUser;
 use tokio::sync::watch;
 
 use super::effects::Reader;
-use super::points::{Moment, Trap, Victim};
+use super::points::{ANY, Moment, Trap, Victim};
 
 /// The call after which a hub serves.
 const READY: &str = "rename ready.json";
@@ -40,8 +40,8 @@ const READY: &str = "rename ready.json";
 /// What is known of a traced process.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// The trap sprang.
-    pub(super) sprung: bool,
+    /// How many traps sprang.
+    sprung: u32,
     /// It has said that it serves.
     pub(super) ready: bool,
     /// How it ended.
@@ -62,6 +62,8 @@ struct Orders {
     trap: Option<Trap>,
     /// How often each call was made since the trap was set, or since the start.
     heard: BTreeMap<String, u32>,
+    /// How many traps had sprung before this one was set.
+    sprung: u32,
 }
 
 #[derive(Debug)]
@@ -100,7 +102,7 @@ impl Tracer {
             .stderr(log);
         let orders = Arc::new(Mutex::new(Orders {
             trap,
-            heard: BTreeMap::new(),
+            ..Orders::default()
         }));
         let (tell, seen) = watch::channel(Seen::default());
         let (started, begun) = std::sync::mpsc::sync_channel(1);
@@ -126,18 +128,27 @@ impl Tracer {
         let mut orders = self.orders();
         orders.trap = trap;
         orders.heard.clear();
+        orders.sprung = self.seen.borrow().sprung;
     }
 
     /// Takes the trap away; says whether it had sprung.
     pub(super) fn disarm(&self) -> bool {
-        let mut orders = self.orders();
-        orders.trap = None;
-        drop(orders);
+        self.orders().trap = None;
         self.has_sprung()
     }
 
     pub(super) fn has_sprung(&self) -> bool {
-        self.seen.borrow().sprung
+        // In the order in which the thread takes them.
+        let orders = self.orders();
+        self.seen.borrow().sprung > orders.sprung
+    }
+
+    /// Resolves when the trap springs.
+    pub(super) async fn sprung(&self) {
+        let before = self.orders().sprung;
+        let mut seen = self.seen.clone();
+        let sprung = seen.wait_for(|seen| seen.sprung > before).await;
+        drop(sprung.expect("the thread outlives the process"));
     }
 
     /// The calls since the trap was set.
@@ -206,13 +217,19 @@ fn children(of: i32) -> Vec<Process> {
         let state = fields.next();
         state != Some("Z") && fields.next() == Some(of.to_string().as_str())
     });
-    ours.filter_map(|pid| Some(Process { pid, fd: open(pid)? }))
-        .collect()
+    ours.filter_map(|pid| {
+        Some(Process {
+            pid,
+            fd: open(pid)?,
+        })
+    })
+    .collect()
 }
 
 type Started = std::sync::mpsc::SyncSender<Result<i32, Errno>>;
 
 /// The thread's work, from the start of the process to its end.
+#[expect(clippy::zombie_processes, reason = "whoever traces it collects it")]
 fn trace(
     command: &mut Command,
     orders: &Mutex<Orders>,
@@ -314,7 +331,9 @@ impl Eyes<'_> {
         };
         if let Some(call) = &call {
             let mut orders = self.orders.lock().unwrap();
-            *orders.heard.entry(call.clone()).or_default() += 1;
+            for name in [call.as_str(), ANY] {
+                *orders.heard.entry(name.to_owned()).or_default() += 1;
+            }
             drop(orders);
             self.reached(call, Moment::Before);
         }
@@ -326,11 +345,11 @@ impl Eyes<'_> {
             self.tell.send_modify(|seen| seen.ready = true);
         }
         let mut orders = self.orders.lock().unwrap();
-        let count = orders.heard.get(call).copied().unwrap_or_default();
-        let Some(trap) = orders
-            .trap
-            .take_if(|trap| trap.call == call && trap.nth == count)
-        else {
+        let count = |name: &str| orders.heard.get(name).copied().unwrap_or_default();
+        let (this, all) = (count(call), count(ANY));
+        let Some(trap) = orders.trap.take_if(|trap| {
+            (trap.call == call && trap.nth == this) || (trap.call == ANY && trap.nth == all)
+        }) else {
             return;
         };
         let launchers = children(self.pid.as_raw());
@@ -351,14 +370,15 @@ impl Eyes<'_> {
             orders.trap = Some(trap);
             return;
         }
-        drop(orders);
         match trap.victim {
             Victim::Hub | Victim::HubFirst => signal(self.pid.as_raw(), Signal::SIGKILL),
             Victim::Launcher => launchers_get(Signal::SIGKILL),
         }
         self.tell.send_modify(|seen| {
-            seen.sprung = true;
+            seen.sprung += 1;
             seen.launchers = launchers;
         });
+        // Whoever takes the trap away must see that it sprang.
+        drop(orders);
     }
 }

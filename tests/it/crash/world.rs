@@ -1,4 +1,4 @@
-//! One hub with its sandboxes, the model of it, and the steps that are taken with both.
+//! One hub with its sandboxes, and the model of it: starts, ends, and waits.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,21 +6,17 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use rustix::process::Signal;
-use sandshell_client::types::{
-    ErrorCode, ProcessRequest, SandboxId, SandboxRecord, Scope, SessionExecRequest, SessionId,
-    SessionRequest, TokenCreated, TokenRequest,
-};
-use sandshell_client::{Client, ClientError, SandboxFilter};
+use sandshell_client::Client;
 use sandshell_sys::reactor;
 use sandshell_testkit::{UnprivilegedUser, find_binary};
 use tempfile::TempDir;
 use tokio::io::Interest;
 
+use super::in_time;
 use super::machine::Machine;
-use super::model::{self, Model, PRINTED, Wish};
-use super::points::{Kind, Point, Trap, Victim};
+use super::model::Model;
+use super::points::{Kind, Trap};
 use super::tracer::{Process, Tracer};
-use crate::calls::{exec_of, in_time};
 
 /// How long a launcher that is stopped stands still: longer than the next hub takes to start.
 const LAG: Duration = Duration::from_millis(400);
@@ -28,21 +24,15 @@ const LAG: Duration = Duration::from_millis(400);
 /// Sandboxes that wait in the pool.
 pub(super) const WARM: usize = 1;
 
-/// How long what was armed may take after the answer.
-const AFTERWARDS: Duration = Duration::from_millis(30);
-
-/// The ids that are chosen from.
-const NAMES: &[&str] = &["a", "b", "c"];
-
 pub(super) struct World {
     pub(super) dir: TempDir,
     pub(super) machine: Machine,
     /// Who runs the hub; absent, whoever runs the test.
-    user: Option<UnprivilegedUser>,
+    pub(super) user: Option<UnprivilegedUser>,
     tracer: Option<Tracer>,
     pub(super) client: Client,
     url: String,
-    random: Random,
+    pub(super) random: Random,
     pub(super) model: Model,
     /// What was done, for whoever must understand a violation.
     pub(super) trail: Vec<String>,
@@ -51,24 +41,8 @@ pub(super) struct World {
     /// Launchers whose hub is gone.
     orphans: Vec<Process>,
     sprung_last: bool,
-}
-
-/// What came of a wish.
-#[derive(Debug)]
-pub(super) enum Answer {
-    Done(Reply),
-    /// The connection broke.
-    Broken,
-    Refused(ErrorCode, String),
-}
-
-#[derive(Debug)]
-pub(super) enum Reply {
-    Record(Box<SandboxRecord>),
-    Token(Box<TokenCreated>),
-    /// What a command printed.
-    Printed(String),
-    Nothing,
+    /// Sandboxes there were when the hub was last started.
+    pub(super) started_with: usize,
 }
 
 /// Numbers that look random and are the same for the same seed (splitmix64).
@@ -107,6 +81,7 @@ impl World {
             heard: BTreeMap::new(),
             orphans: Vec::new(),
             sprung_last: false,
+            started_with: 0,
         }
     }
 
@@ -118,14 +93,24 @@ impl World {
         more: &[&str],
     ) -> Result<bool, Errno> {
         assert!(self.tracer.is_none(), "it runs");
+        self.started_with = self.model.live.len();
         let dir = self.dir.path().to_owned();
         let path = |name: &str| dir.join(name).display().to_string();
         let _ = fs::remove_file(path("ready.json"));
         let warm = WARM.to_string();
         let (state, ready) = (path("s"), path("ready.json"));
         let args = [
-            "serve", "--listen", "127.0.0.1:0", "--state-dir", &state, "--ready-file", &ready,
-            "--rate", "0", "--warm", &warm,
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--state-dir",
+            &state,
+            "--ready-file",
+            &ready,
+            "--rate",
+            "0",
+            "--warm",
+            &warm,
         ];
         let args: Vec<String> = args
             .iter()
@@ -139,7 +124,7 @@ impl World {
             .unwrap()
             .ended
             .is_none();
-        self.hear(kind, &tracer);
+        self.hear(kind, tracer.heard());
         self.tracer = Some(tracer);
         if !served {
             return Ok(false);
@@ -156,9 +141,9 @@ impl World {
         Client::new(&self.url, Some(token)).unwrap()
     }
 
-    fn hear(&mut self, kind: Kind, tracer: &Tracer) {
+    pub(super) fn hear(&mut self, kind: Kind, heard: BTreeMap<String, u32>) {
         let known = self.heard.entry(kind).or_default();
-        for (call, count) in tracer.heard() {
+        for (call, count) in heard {
             let most = known.entry(call).or_default();
             *most = count.max(*most);
         }
@@ -179,7 +164,9 @@ impl World {
             return;
         };
         let hub = tracer.pid;
-        let tasks = fs::read_dir(format!("/proc/{hub}/task")).into_iter().flatten();
+        let tasks = fs::read_dir(format!("/proc/{hub}/task"))
+            .into_iter()
+            .flatten();
         let mut dirs: Vec<std::path::PathBuf> = tasks.flatten().map(|task| task.path()).collect();
         let below = sandshell_testkit::children_deep(hub);
         dirs.extend(below.iter().map(|pid| format!("/proc/{pid}").into()));
@@ -217,10 +204,8 @@ impl World {
         in_time(seen.wait_for(|seen| seen.ended.is_some()))
             .await
             .unwrap();
-        let tracer = self.tracer.take().expect("it runs");
-        self.hear(Kind::Stop, &tracer);
-        self.sprung_last = tracer.disarm();
-        self.tracer = Some(tracer);
+        self.hear(Kind::Stop, self.tracer().heard());
+        self.sprung_last = self.tracer().disarm();
         let how = self.ended().await;
         if !self.sprung_last {
             assert_eq!(how, "exit code 0");
@@ -256,7 +241,7 @@ impl World {
     }
 
     /// Has a launcher that was stopped go on, later.
-    fn wake_orphans(&self) {
+    pub(super) fn wake_orphans(&self) {
         for orphan in &self.orphans {
             let fd = orphan.fd.try_clone().unwrap();
             tokio::spawn(async move {
@@ -270,8 +255,7 @@ impl World {
     pub(super) async fn orphans_gone(&mut self) {
         for orphan in self.orphans.drain(..) {
             let gone = reactor::watch(orphan.fd, Interest::READABLE).unwrap();
-            let gone = tokio::time::timeout(Duration::from_secs(15), gone.readable()).await;
-            assert!(gone.is_ok(), "the old launcher {} is still there", orphan.pid);
+            drop(in_time(gone.readable()).await);
         }
     }
 
@@ -279,157 +263,6 @@ impl World {
     pub(super) async fn start_again(&mut self) {
         let served = self.start(Kind::Start, None, &[]).await.unwrap();
         assert!(served, "a hub does not start again after a crash");
-    }
-
-    /// What can be asked for of this kind; steps that make it possible are taken first.
-    pub(super) async fn wish(&mut self, kind: Kind) -> Wish {
-        match kind {
-            Kind::CreateFresh | Kind::CreateWarm => {
-                let id = self.free_name().await;
-                let number = self.model.number();
-                let warm = kind == Kind::CreateWarm;
-                Wish::Create(model::spec(Some(id), number, warm))
-            }
-            Kind::CreateNameless => {
-                if self.model.live.len() > NAMES.len() {
-                    let id = self.any(Kind::Delete).await;
-                    self.step(&Wish::Delete(id)).await;
-                }
-                let number = self.model.number();
-                Wish::Create(model::spec(None, number, true))
-            }
-            Kind::CreateAgain => Wish::Again(self.any(kind).await),
-            Kind::Label => {
-                let value = self.model.number().to_string();
-                Wish::Label(self.any(kind).await, value)
-            }
-            Kind::Limit => {
-                let pids = 500 + u64::from(self.model.number());
-                Wish::Limit(self.any(kind).await, pids)
-            }
-            Kind::Pause => Wish::Pause(self.any(kind).await),
-            Kind::Resume => Wish::Resume(self.any(kind).await),
-            Kind::KeepAlive => Wish::KeepAlive(self.any(kind).await),
-            Kind::MakeToken => {
-                let name = format!("t{}", self.model.number());
-                Wish::MakeToken(self.any(kind).await, name)
-            }
-            Kind::RevokeToken => {
-                let valid = |model: &Model| {
-                    let mut valid = model.tokens.iter().filter(|token| !token.revoked);
-                    valid.next().map(|token| token.id.clone())
-                };
-                if valid(&self.model).is_none() {
-                    let name = format!("t{}", self.model.number());
-                    let id = self.any(Kind::MakeToken).await;
-                    self.step(&Wish::MakeToken(id, name)).await;
-                }
-                Wish::RevokeToken(valid(&self.model).expect("one was made"))
-            }
-            Kind::Exec => Wish::Exec(self.any(kind).await),
-            Kind::Process => {
-                let id = format!("p{}", self.model.number());
-                Wish::Process(self.any(kind).await, id.parse().unwrap())
-            }
-            Kind::Command => {
-                let id = self.any(kind).await;
-                if self.model.of(&id).counted.is_none() {
-                    let request = SessionRequest {
-                        id: Some(session()),
-                        ..SessionRequest::default()
-                    };
-                    let inside = self.client.sandbox(&id);
-                    in_time(inside.create_session(&request)).await.unwrap();
-                    self.model.of(&id).counted = Some(0);
-                }
-                Wish::Command(id)
-            }
-            Kind::Delete => Wish::Delete(self.any(kind).await),
-            Kind::List | Kind::Start | Kind::Stop | Kind::FirstStart => Wish::List,
-        }
-    }
-
-    /// A name that nobody has.
-    async fn free_name(&mut self) -> SandboxId {
-        let names = NAMES.iter().map(|name| name.parse::<SandboxId>().unwrap());
-        let free: Vec<SandboxId> = names
-            .filter(|id| !self.model.live.contains_key(id))
-            .collect();
-        if !free.is_empty() {
-            return free[self.random.below(free.len())].clone();
-        }
-        let id: SandboxId = NAMES[self.random.below(NAMES.len())].parse().unwrap();
-        self.step(&Wish::Delete(id.clone())).await;
-        id
-    }
-
-    /// One of the living that this can be asked of.
-    async fn any(&mut self, kind: Kind) -> SandboxId {
-        let fitting: Vec<SandboxId> = self
-            .model
-            .live
-            .iter()
-            .filter(|(_, one)| model::fits(kind, one))
-            .map(|(id, _)| id.clone())
-            .collect();
-        if !fitting.is_empty() {
-            return fitting[self.random.below(fitting.len())].clone();
-        }
-        let frozen = self.model.live.keys().next().cloned();
-        match (kind, frozen) {
-            // Nothing is paused yet.
-            (Kind::Resume, Some(id)) => {
-                self.step(&Wish::Pause(id.clone())).await;
-                id
-            }
-            (_, Some(id)) => {
-                self.step(&Wish::Resume(id.clone())).await;
-                id
-            }
-            (_, None) => {
-                let id: SandboxId = NAMES[0].parse().unwrap();
-                let number = self.model.number();
-                let spec = model::spec(Some(id.clone()), number, true);
-                self.step(&Wish::Create(spec)).await;
-                if kind == Kind::Resume {
-                    self.step(&Wish::Pause(id.clone())).await;
-                }
-                id
-            }
-        }
-    }
-
-    /// One step that nothing happens to.
-    pub(super) async fn step(&mut self, wish: &Wish) {
-        self.note(format!("{wish:?}"));
-        match self.ask(wish).await {
-            Answer::Done(reply) => self.done(wish, reply),
-            other => panic!("{wish:?}: {other:?}"),
-        }
-        self.machine.note_places();
-    }
-
-    /// A few steps of any kind.
-    pub(super) async fn wander(&mut self) {
-        let can = |kind: &Kind| self.user.is_none() || !kind.needs_groups();
-        let kinds: Vec<Kind> = Kind::asked().filter(can).collect();
-        for _ in 0..self.random.below(3) {
-            let kind = kinds[self.random.below(kinds.len())];
-            let wish = Box::pin(self.wish(kind)).await;
-            self.step(&wish).await;
-        }
-    }
-
-    /// A step of this kind whose calls are listened to.
-    pub(super) async fn listen(&mut self, kind: Kind) {
-        let wish = self.wish(kind).await;
-        self.pool_full().await;
-        self.tracer().arm(None);
-        self.step(&wish).await;
-        self.pool_full().await;
-        let tracer = self.tracer.take().expect("it runs");
-        self.hear(kind, &tracer);
-        self.tracer = Some(tracer);
     }
 
     /// Waits until the pool is full, or the hub is gone.
@@ -444,168 +277,4 @@ impl World {
         };
         in_time(filled).await;
     }
-
-    /// Takes a step with a trap in its way. Gives the wish, what came of it, and whether the trap sprang.
-    pub(super) async fn trapped(&mut self, point: &Point) -> (Wish, Answer, bool) {
-        let wish = self.wish(point.during).await;
-        self.pool_full().await;
-        self.note(format!("{wish:?}, {point}"));
-        self.tracer().arm(Some(point.trap.clone()));
-        let answer = self.ask(&wish).await;
-        if !self.tracer().has_sprung() {
-            // What is done after the answer: the pool is filled again, a connection is closed.
-            self.pool_full().await;
-            let mut seen = self.tracer().seen();
-            let sprung = seen.wait_for(|seen| seen.sprung);
-            let _ = tokio::time::timeout(AFTERWARDS, sprung).await;
-        }
-        let sprung = self.tracer().disarm();
-        if sprung && point.trap.victim != Victim::Launcher {
-            self.ended().await;
-            self.wake_orphans();
-        }
-        (wish, answer, sprung)
-    }
-
-    /// Sends a wish.
-    pub(super) async fn ask(&self, wish: &Wish) -> Answer {
-        match in_time(self.send(wish)).await {
-            Ok(reply) => Answer::Done(reply),
-            Err(error) => match error.code() {
-                Some(code) => Answer::Refused(code, error.to_string()),
-                None => Answer::Broken,
-            },
-        }
-    }
-
-    async fn send(&self, wish: &Wish) -> Result<Reply, ClientError> {
-        let client = &self.client;
-        let record = |record: SandboxRecord| Reply::Record(Box::new(record));
-        let keyed = |id: &SandboxId| {
-            let keyed = client.sandbox(id).idempotent(&wish.key(&self.model));
-            keyed.expect("the key is a header's value")
-        };
-        Ok(match wish {
-            Wish::Create(spec) => record(client.create_sandbox(spec).await?),
-            Wish::Again(id) => {
-                let spec = &self.model.live[id].spec;
-                record(client.create_sandbox(spec).await?)
-            }
-            Wish::Label(id, value) => {
-                record(client.patch_sandbox(id, &model::label(value)).await?)
-            }
-            Wish::Limit(id, pids) => record(client.patch_sandbox(id, &model::limit(*pids)).await?),
-            Wish::Pause(id) => record(client.pause_sandbox(id).await?),
-            Wish::Resume(id) => record(client.resume_sandbox(id).await?),
-            Wish::KeepAlive(id) => record(client.keep_sandbox_alive(id).await?),
-            Wish::MakeToken(id, name) => {
-                let request = TokenRequest {
-                    name: Some(name.clone()),
-                    scopes: vec![Scope::Sandbox(id.clone())],
-                    expires_at: None,
-                    max_sandboxes: None,
-                };
-                Reply::Token(Box::new(client.create_token(&request).await?))
-            }
-            Wish::RevokeToken(id) => {
-                client.revoke_token(id).await?;
-                Reply::Nothing
-            }
-            Wish::Exec(id) => {
-                let command = append(self.model.live[id].lines + 1);
-                Reply::Printed(keyed(id).exec(&exec_of(&command)).await?.stdout)
-            }
-            Wish::Process(id, process) => {
-                let command = append(self.model.live[id].lines + 1);
-                let request = ProcessRequest {
-                    id: Some(process.clone()),
-                    command: Some(format!("{command}; seq 1 {PRINTED}")),
-                    ..ProcessRequest::default()
-                };
-                client.sandbox(id).create_process(&request).await?;
-                // It has appended its line once it is over.
-                let request = Default::default();
-                client.sandbox(id).wait_process(process, &request).await?;
-                Reply::Nothing
-            }
-            Wish::Command(id) => {
-                let command = append(self.model.live[id].lines + 1);
-                let request = SessionExecRequest {
-                    command: format!("{command}; echo $((++counted))"),
-                    ..SessionExecRequest::default()
-                };
-                let ran = keyed(id).session_exec(&session(), &request).await?;
-                Reply::Printed(ran.stdout)
-            }
-            Wish::Delete(id) => record(client.destroy_sandbox(id).await?),
-            Wish::List => {
-                client.sandboxes(&SandboxFilter::default()).await?;
-                Reply::Nothing
-            }
-        })
-    }
-
-    /// Has the model follow what was answered.
-    pub(super) fn done(&mut self, wish: &Wish, reply: Reply) {
-        let model = &mut self.model;
-        match (wish, reply) {
-            (Wish::Create(spec), Reply::Record(record)) => {
-                if spec.id.is_none() {
-                    let fresh = model.given.insert(record.id.clone());
-                    assert!(fresh, "the id {} was given before", record.id);
-                }
-                model.born(&record.id, spec);
-            }
-            (Wish::Label(id, value), Reply::Record(record)) => {
-                let labels = &mut model.of(id).labels;
-                labels.insert("n".to_owned(), value.clone());
-                assert_eq!(record.spec.labels, *labels);
-            }
-            (Wish::Limit(id, pids), _) => model.of(id).pids = Some(*pids),
-            (Wish::Pause(id), _) => model.of(id).paused = true,
-            (Wish::Resume(id), _) => model.of(id).paused = false,
-            (Wish::MakeToken(id, _), Reply::Token(made)) => {
-                let born = model.of(id).born;
-                model.tokens.push(model::Token {
-                    id: made.record.id,
-                    secret: made.token,
-                    sandbox: id.clone(),
-                    born,
-                    revoked: false,
-                });
-            }
-            (Wish::RevokeToken(id), _) => {
-                let token = model.tokens.iter_mut().find(|token| token.id == *id);
-                token.expect("it was made").revoked = true;
-            }
-            (Wish::Exec(id), Reply::Printed(text)) => {
-                assert_eq!(text, "", "of {wish:?}");
-                model.of(id).lines += 1;
-            }
-            (Wish::Process(id, process), _) => {
-                let one = model.of(id);
-                one.lines += 1;
-                one.processes.push(process.clone());
-            }
-            (Wish::Command(id), Reply::Printed(text)) => {
-                let one = model.of(id);
-                one.lines += 1;
-                let counted = one.counted.map_or(1, |counted| counted + 1);
-                assert_eq!(text, format!("{counted}\n"), "of {wish:?}");
-                one.counted = Some(counted);
-            }
-            (Wish::Delete(id), _) => model.died(id),
-            (Wish::Again(_) | Wish::KeepAlive(_) | Wish::List, _) => {}
-            (wish, reply) => panic!("{wish:?} was answered with {reply:?}"),
-        }
-    }
-}
-
-/// Appends a line, in one write.
-fn append(line: u32) -> String {
-    format!("echo {line} >> /tmp/lines")
-}
-
-pub(super) fn session() -> SessionId {
-    "s".parse().unwrap()
 }

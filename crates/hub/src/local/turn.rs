@@ -45,7 +45,9 @@ pub(super) async fn take(path: &Path) -> io::Result<File> {
     })?;
     match tokio::time::timeout(PATIENCE, taken).await {
         Ok(Ok(locked)) => Ok(locked?),
-        Ok(Err(_)) => Err(io::Error::other("the lock of the launcher cannot be waited for")),
+        Ok(Err(_)) => Err(io::Error::other(
+            "the lock of the launcher cannot be waited for",
+        )),
         Err(_) => Err(io::Error::new(
             io::ErrorKind::TimedOut,
             format!(

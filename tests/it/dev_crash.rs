@@ -1,3 +1,0 @@
-#![allow(dead_code, clippy::all)]
-mod calls;
-mod crash;
