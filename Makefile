@@ -2,6 +2,8 @@
 
 LISTEN ?= 127.0.0.1:4020
 RUN_DIR ?= .build/run
+# How long make soak goes on.
+MINUTES ?= 30
 # A binary to use instead of building one.
 SANDSHELL_BIN ?=
 
@@ -9,7 +11,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/sandshell
 CARGO := cargo
 
-.PHONY: help run build test check attack coverage bench gen package clean tools crash
+.PHONY: help run build test check attack coverage bench gen package clean tools crash load soak
 
 help:
 	@echo 'make run     build the release binary and serve a hub on LISTEN=$(LISTEN)'
@@ -19,6 +21,8 @@ help:
 	@echo 'make coverage which lines the tests reach, by crate'
 	@echo 'make crash   the hub killed at each of its calls, a thousand times (POINTS=…, SEED=…)'
 	@echo 'make bench   the floor and us in one run: table and JSON (ARGS=--quick)'
+	@echo 'make load    the highest rate that is served, latency at seven tenths of it, floods (ARGS=session)'
+	@echo 'make soak    mixed load with random kills for MINUTES=$(MINUTES); what has grown or is left at its end'
 	@echo 'make gen     write openapi/*.json anew'
 	@echo 'make package static binaries, .deb, tarballs, checksums into .build/packages, and tests of them'
 	@echo 'make tools   install cargo-nextest and cargo-deny (slow, once)'
@@ -69,6 +73,19 @@ bench:
 	@mkdir -p .build
 	@$(TARGET)/release/sandshell-bench --json .build/bench.json $(ARGS)
 	@echo 'The figures are in .build/bench.json too.'
+
+load:
+	@$(CARGO) build --locked --release -p sandshell -p sandshell-bench
+	@mkdir -p .build
+	@$(TARGET)/release/sandshell-bench load --json .build/load.json $(ARGS)
+	@echo 'The figures and curves are in .build/load.json too.'
+
+# `make test` has twenty seconds of it.
+soak:
+	@$(CARGO) build --locked --release -p sandshell -p sandshell-bench
+	@mkdir -p .build
+	@$(TARGET)/release/sandshell-bench soak --minutes $(MINUTES) --csv .build/soak.csv --json .build/soak.json
+	@echo 'The samples are in .build/soak.csv, figures and curves in .build/soak.json.'
 
 gen:
 	@for crate in agent hub; do \

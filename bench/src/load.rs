@@ -83,7 +83,11 @@ impl Options {
         };
         let mut words = words.map(|word| word.to_string_lossy().into_owned());
         while let Some(word) = words.next() {
-            let mut value = || words.next().with_context(|| format!("{word} needs a value"));
+            let mut value = || {
+                words
+                    .next()
+                    .with_context(|| format!("{word} needs a value"))
+            };
             match word.as_str() {
                 "--help" | "-h" => return Ok(None),
                 "--agent" => options.agent = true,

@@ -80,7 +80,11 @@ impl Options {
         };
         let mut words = words.map(|word| word.to_string_lossy().into_owned());
         while let Some(word) = words.next() {
-            let mut value = || words.next().with_context(|| format!("{word} needs a value"));
+            let mut value = || {
+                words
+                    .next()
+                    .with_context(|| format!("{word} needs a value"))
+            };
             match word.as_str() {
                 "--help" | "-h" => return Ok(None),
                 "--minutes" => options.length = Duration::from_mins(value()?.parse()?),
@@ -250,7 +254,14 @@ async fn under_load(
             // A client each: users share no connections.
             let client = hub.client();
             let sandbox = client.sandbox(&ids[user % ids.len()]);
-            users.spawn(a_user(turn, client, sandbox, dice.split(), end, Arc::clone(tally)));
+            users.spawn(a_user(
+                turn,
+                client,
+                sandbox,
+                dice.split(),
+                end,
+                Arc::clone(tally),
+            ));
         }
     }
     let first = hub.client().sandbox(&ids[0]);
@@ -307,7 +318,9 @@ async fn a_user(
 ) {
     while Instant::now() < end {
         let outcome = tokio::time::timeout(TURN, turn.take(&client, &sandbox, &mut dice)).await;
-        let outcome = outcome.with_context(|| format!("{turn:?}: stuck")).flatten();
+        let outcome = outcome
+            .with_context(|| format!("{turn:?}: stuck"))
+            .flatten();
         with(&tally, |tally| tally.count(outcome));
         let pause = dice.gap(1.0 / turn.pause().as_secs_f64());
         tokio::time::sleep(pause.min(Duration::from_secs(2))).await;
@@ -317,7 +330,9 @@ async fn a_user(
 /// A command in a session of its own, by a timetable.
 async fn probe(sandbox: Client, start: Instant, table: Vec<Duration>, tally: Shared) {
     let Ok(made) = sandbox.create_session(&SessionRequest::default()).await else {
-        with(&tally, |tally| tally.count(Err(anyhow::anyhow!("no session to probe with"))));
+        with(&tally, |tally| {
+            tally.count(Err(anyhow::anyhow!("no session to probe with")))
+        });
         return;
     };
     let mut arrivals = arrivals::keep(start, table);
@@ -335,7 +350,9 @@ async fn probe(sandbox: Client, start: Instant, table: Vec<Duration>, tally: Sha
     }
     under_way.join_all().await;
     let outcome = sandbox.delete_session(&made.id).await;
-    with(&tally, |tally| tally.count(outcome.map(drop).context("probe")));
+    with(&tally, |tally| {
+        tally.count(outcome.map(drop).context("probe"))
+    });
 }
 
 /// Looks again until nothing changes any more, or until all is as it was: pools fill up and
@@ -346,21 +363,26 @@ async fn settled(
     options: &Options,
     look: &mut impl FnMut() -> Result<Traces>,
 ) -> Result<Traces> {
+    const PAUSE: Duration = Duration::from_millis(250);
     let all = options.is_long();
     client.close_idle();
-    // Idle connections to agents are kept for a minute.
-    let limit = Duration::from_secs(if all { 90 } else { 10 });
-    let deadline = Instant::now() + limit;
+    // Idle connections to agents are kept for a minute; where they count, they are waited for.
+    let (quiet, limit) = if all { (70, 100) } else { (2, 10) };
+    let quiet = Duration::from_secs(quiet);
+    let deadline = Instant::now() + Duration::from_secs(limit);
     let mut last = look()?;
-    let mut steady = 0;
+    let mut changed = Instant::now();
     loop {
-        tokio::time::sleep(Duration::from_millis(250)).await;
+        tokio::time::sleep(PAUSE).await;
         let now = look()?;
-        let expected = like.unwrap_or(&last);
-        let same = now.counts(all) == expected.counts(all);
-        steady = if same { steady + 1 } else { 0 };
-        let enough = if like.is_some() { 1 } else { 8 };
-        if steady >= enough || Instant::now() > deadline {
+        if now.counts(all) != last.counts(all) {
+            changed = Instant::now();
+        }
+        let done = like.map_or_else(
+            || changed.elapsed() >= quiet,
+            |like| now.counts(all) == like.counts(all),
+        );
+        if done || Instant::now() > deadline {
             return Ok(now);
         }
         last = now;
@@ -384,10 +406,16 @@ async fn living(client: &Client, ids: &[SandboxId]) -> Result<usize> {
                 ..ProcessFilter::default()
             };
             let processes = sandbox.list_processes(&filter).await?.items;
-            count += processes.iter().filter(|one| one.ended_at.is_none()).count();
+            count += processes
+                .iter()
+                .filter(|one| one.ended_at.is_none())
+                .count();
         }
         let terminals = sandbox.list_terminals(&page).await?.items;
-        count += terminals.iter().filter(|one| one.ended_at.is_none()).count();
+        count += terminals
+            .iter()
+            .filter(|one| one.ended_at.is_none())
+            .count();
     }
     Ok(count)
 }

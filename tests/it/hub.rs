@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bombs;
+mod floods;
 mod idle;
 mod images;
 mod leftovers;

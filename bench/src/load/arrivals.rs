@@ -74,7 +74,11 @@ mod tests {
         let uniform = timetable(Spread::Uniform, 100.0, second, &mut Dice::new(1));
         assert_eq!(uniform.len(), 99);
         let poisson = timetable(Spread::Poisson, 1000.0, second * 10, &mut Dice::new(1));
-        assert!((9_700..10_300).contains(&poisson.len()), "{}", poisson.len());
+        assert!(
+            (9_700..10_300).contains(&poisson.len()),
+            "{}",
+            poisson.len()
+        );
         assert!(poisson.is_sorted());
     }
 }

@@ -51,10 +51,6 @@ impl Step {
         quantile(&self.lags, 0.99)
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.latencies.len()
-    }
-
     /// Several runs at one rate as one.
     pub(crate) fn pooled(steps: &[Self]) -> Self {
         let mean = |value: fn(&Self) -> f64| {
@@ -125,9 +121,7 @@ pub(crate) async fn run(
     }
     drop(arrivals);
     let deadline = tokio::time::Instant::now() + DRAIN;
-    while let Ok(Some(answer)) =
-        tokio::time::timeout_at(deadline, under_way.join_next()).await
-    {
+    while let Ok(Some(answer)) = tokio::time::timeout_at(deadline, under_way.join_next()).await {
         step.take(answer?);
     }
     for _ in 0..under_way.len() {

@@ -94,7 +94,9 @@ impl Places {
         for entry in entries.filter_map(Result::ok) {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 let name = entry.file_name();
-                let place = name.to_str().and_then(|name| name.strip_prefix("sandshell-"));
+                let place = name
+                    .to_str()
+                    .and_then(|name| name.strip_prefix("sandshell-"));
                 let ours = ours || place.is_some_and(|place| self.seen.contains(place));
                 occupied |= self.count(&entry.path(), ours, groups);
             }

@@ -68,7 +68,9 @@ impl Held {
         for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
             // One that was closed meanwhile is none.
             if let Ok(target) = fs::read_link(entry?.path()) {
-                let kind = target.to_string_lossy().replace(|c: char| c.is_ascii_digit(), "");
+                let kind = target
+                    .to_string_lossy()
+                    .replace(|c: char| c.is_ascii_digit(), "");
                 *held.descriptors.entry(kind).or_default() += 1;
             }
         }
@@ -85,7 +87,11 @@ impl Held {
 
     /// Kinds of descriptors whose number differs from that of an earlier look.
     fn differences(&self, before: &Self) -> Vec<String> {
-        let kinds: BTreeSet<&String> = self.descriptors.keys().chain(before.descriptors.keys()).collect();
+        let kinds: BTreeSet<&String> = self
+            .descriptors
+            .keys()
+            .chain(before.descriptors.keys())
+            .collect();
         kinds
             .into_iter()
             .map(|kind| (kind, before.fds_of(kind), self.fds_of(kind)))

@@ -10,11 +10,12 @@ use anyhow::{Context as _, Result, bail, ensure};
 use futures_util::future::try_join_all;
 use sandshell_client::{
     Client, ClientError, ConnectOptions, EventQuery, FileQuery, ListOptions, OutputQuery,
-    OutputStreamEvent, Page, ProcessFilter, ReadOptions, TerminalConnection, TerminalEvent, WriteOptions,
+    OutputStreamEvent, Page, ProcessFilter, ReadOptions, TerminalConnection, TerminalEvent,
+    WriteOptions,
 };
 use sandshell_types::{
-    ErrorCode, ExecRequest, ForkRequest, KillRequest, ProcessId, ProcessKind, ProcessRequest, RemoveRequest,
-    SandboxSpec, SessionId, SessionRequest, StreamName, TerminalRequest,
+    ErrorCode, ExecRequest, ForkRequest, KillRequest, ProcessId, ProcessKind, ProcessRequest,
+    RemoveRequest, SandboxSpec, SessionId, SessionRequest, StreamName, TerminalRequest,
 };
 
 use crate::dice::Dice;
@@ -118,8 +119,7 @@ pub(crate) async fn fill_pools(client: &Client) -> Result<()> {
         client.exec(&shell(&format!("touch {GATE}"))).await?;
         anyhow::Ok(())
     };
-    let (waited, opened) =
-        tokio::join!(try_join_all((0..CROWD).map(|_| wait())), open);
+    let (waited, opened) = tokio::join!(try_join_all((0..CROWD).map(|_| wait())), open);
     (waited?, opened?);
     client.exec(&shell(&format!("rm {GATE}"))).await?;
     Ok(())
@@ -128,7 +128,9 @@ pub(crate) async fn fill_pools(client: &Client) -> Result<()> {
 async fn exec(client: &Client, dice: &mut Dice) -> Result<()> {
     match dice.below(8) {
         0 => {
-            let result = client.exec(&shell("head -c 200000 /dev/zero | tr '\\0' x")).await?;
+            let result = client
+                .exec(&shell("head -c 200000 /dev/zero | tr '\\0' x"))
+                .await?;
             ensure!(result.stdout.len() == 200_000, "{}", result.stdout.len());
         }
         1 => {
@@ -249,7 +251,11 @@ async fn process(client: &Client, dice: &mut Dice) -> Result<()> {
         3 => {
             let big = start(client, "head -c 1000000 /dev/zero").await?;
             let follow = OutputQuery::follow(StreamName::Stdout);
-            let bytes = client.process_output(&big, follow).await?.read_to_end().await?;
+            let bytes = client
+                .process_output(&big, follow)
+                .await?
+                .read_to_end()
+                .await?;
             ensure!(bytes.len() == 1_000_000, "{} bytes", bytes.len());
             client.delete_process(&big).await?;
             listen(client, &id, usize::MAX).await?;
@@ -302,18 +308,29 @@ async fn stdin(client: &Client, dice: &mut Dice) -> Result<()> {
     client.write_stdin(&id, None, sent.clone()).await?;
     client.close_stdin(&id).await?;
     let follow = OutputQuery::follow(StreamName::Stdout);
-    let came = client.process_output(&id, follow).await?.read_to_end().await?;
+    let came = client
+        .process_output(&id, follow)
+        .await?
+        .read_to_end()
+        .await?;
     ensure!(came == sent, "{} bytes of {}", came.len(), sent.len());
     client.delete_process(&id).await?;
     Ok(())
 }
 
 async fn terminal(client: &Client, dice: &mut Dice) -> Result<()> {
-    let id = client.create_terminal(&TerminalRequest::default()).await?.id;
-    let mut connection = client.connect_terminal(&id, ConnectOptions::default()).await?;
+    let id = client
+        .create_terminal(&TerminalRequest::default())
+        .await?
+        .id;
+    let mut connection = client
+        .connect_terminal(&id, ConnectOptions::default())
+        .await?;
     for _ in 0..1 + dice.below(3) {
         let number = dice.below(100_000);
-        connection.type_in(format!("echo $(({number} + 1))x\r")).await?;
+        connection
+            .type_in(format!("echo $(({number} + 1))x\r"))
+            .await?;
         see(&mut connection, &format!("{}x", number + 1)).await?;
     }
     match dice.below(4) {
@@ -351,7 +368,9 @@ async fn files(client: &Client, dice: &mut Dice) -> Result<()> {
     let file = FileQuery::new(format!("{directory}/file"));
     let mark = b'a' + dice.below(26) as u8;
     let sent = vec![mark; dice.below(300_000)];
-    client.write_file(&file, &WriteOptions::default(), sent.clone()).await?;
+    client
+        .write_file(&file, &WriteOptions::default(), sent.clone())
+        .await?;
     let content = client.read_file(&file, &ReadOptions::default()).await?;
     if dice.one_in(5) {
         drop(content);
@@ -368,7 +387,11 @@ async fn files(client: &Client, dice: &mut Dice) -> Result<()> {
         .await;
     }
     let listed = client
-        .list_files(&FileQuery::new(&directory), ListOptions::default(), &Page::default())
+        .list_files(
+            &FileQuery::new(&directory),
+            ListOptions::default(),
+            &Page::default(),
+        )
         .await?;
     ensure!(
         listed.items.iter().any(|entry| entry.name == "file"),

@@ -112,12 +112,24 @@ fn growth(series: &[f64]) -> f64 {
 /// Rows and the curve of the samples, and the bars on memory where it ran long enough for them.
 pub(super) fn rows(report: &mut Report, options: &Options, samples: &[Sample]) {
     let probes: Vec<f64> = samples.iter().map(|sample| sample.p50).collect();
-    report.add(SECTION, "probe p50, median of all samples", "ms", median(&probes));
+    report.add(
+        SECTION,
+        "probe p50, median of all samples",
+        "ms",
+        median(&probes),
+    );
     let probes: Vec<f64> = samples.iter().map(|sample| sample.p99).collect();
-    report.add(SECTION, "probe p99, median of all samples", "ms", median(&probes));
+    report.add(
+        SECTION,
+        "probe p99, median of all samples",
+        "ms",
+        median(&probes),
+    );
     for (at, name) in NAMES.iter().enumerate() {
         let of = |value: fn(&Held) -> u64| -> Vec<f64> {
-            let held = samples.iter().filter_map(|sample| sample.traces.held.get(at));
+            let held = samples
+                .iter()
+                .filter_map(|sample| sample.traces.held.get(at));
             held.map(|held| value(held) as f64 / KIB).collect()
         };
         let rss = of(|held| held.rss_kib);
@@ -126,7 +138,12 @@ pub(super) fn rows(report: &mut Report, options: &Options, samples: &[Sample]) {
         let grown = growth(&rss);
         report.add(SECTION, &row, "MiB", grown);
         let anon = growth(&of(|held| held.anon_kib));
-        report.add(SECTION, &format!("{name}: of it, not of files"), "MiB", anon);
+        report.add(
+            SECTION,
+            &format!("{name}: of it, not of files"),
+            "MiB",
+            anon,
+        );
         if options.is_long() {
             report.at_most(&format!("{SECTION}: {row}, in MiB"), grown, GROWTH);
         }
@@ -157,7 +174,12 @@ pub(super) fn counts(report: &mut Report, options: &Options, before: &Traces, af
     for (at, name) in NAMES.iter().enumerate() {
         let threads = |traces: &Traces| traces.held.get(at).map_or(0, |held| held.threads);
         let more = threads(after) as f64 - threads(before) as f64;
-        report.add(SECTION, &format!("{name}: threads, after less before"), "", more);
+        report.add(
+            SECTION,
+            &format!("{name}: threads, after less before"),
+            "",
+            more,
+        );
     }
 }
 

@@ -25,6 +25,7 @@
 mod api;
 mod auth;
 mod browsers;
+mod ebb;
 mod edge;
 mod extract;
 pub mod front;

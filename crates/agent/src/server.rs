@@ -19,10 +19,11 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::ebb;
 use crate::listen::{Connection, Listener};
 use crate::metrics::{Metrics, Open};
 use crate::ports::Peer;
@@ -65,6 +66,8 @@ pub async fn serve<S>(
     let builder = Arc::new(protocol());
     let slots = Arc::new(Semaphore::new(max_connections));
     let connections = TaskTracker::new();
+    let ended = Arc::new(Notify::new());
+    let mut giving_back = pin!(ebb::give_back(&ended));
     loop {
         let next = async {
             // Taken before the accept: connections beyond the limit wait in the kernel's queue.
@@ -73,12 +76,14 @@ pub async fn serve<S>(
         };
         let (slot, accepted) = tokio::select! {
             next = next => next,
+            never = giving_back.as_mut() => match never {},
             () = shutdown.cancelled() => break,
         };
         match accepted {
             Ok(connection) => {
                 let (builder, edge, shutdown) =
                     (Arc::clone(&builder), edge.clone(), shutdown.clone());
+                let ended = Arc::clone(&ended);
                 let slot = Slot(Arc::new((slot, metrics.connection())));
                 connections.spawn(async move {
                     match connection {
@@ -90,6 +95,7 @@ pub async fn serve<S>(
                             drive(stream, None, &builder, edge, slot, &shutdown).await;
                         }
                     }
+                    ended.notify_one();
                 });
             }
             Err(error) => {

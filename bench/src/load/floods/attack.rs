@@ -97,7 +97,10 @@ impl Attack {
         }
         tokio::time::sleep(length).await;
         attackers.shutdown().await;
-        let (made, refused) = (made.load(Ordering::Relaxed), refused.load(Ordering::Relaxed));
+        let (made, refused) = (
+            made.load(Ordering::Relaxed),
+            refused.load(Ordering::Relaxed),
+        );
         Ok(format!("{made} connections, {refused} of them refused"))
     }
 
@@ -116,7 +119,9 @@ impl Attack {
             }
             Self::Heads => {
                 let line = format!("x-{}: {}\r\n", "n".repeat(100), "v".repeat(8_000));
-                stream.write_all(b"GET /v1/sandboxes HTTP/1.1\r\nhost: localhost\r\n").await?;
+                stream
+                    .write_all(b"GET /v1/sandboxes HTTP/1.1\r\nhost: localhost\r\n")
+                    .await?;
                 for _ in 0..1_000 {
                     stream.write_all(line.as_bytes()).await?;
                 }

@@ -1,0 +1,55 @@
+//! What a flood of connections leaves behind.
+
+use sandshell_client::Client;
+use sandshell_testkit::Hub;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+use crate::calls::in_time;
+
+/// Enough that what they take stands out from everything else a hub holds.
+const CONNECTIONS: usize = 1500;
+
+/// What may be left of it.
+const LEFT: u64 = 4 * 1024 * 1024;
+
+/// The hub's own memory, as it tells it.
+async fn resident(hub: &Client) -> u64 {
+    let text = hub.metrics().await.unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("process_resident_memory_bytes "));
+    line.unwrap().parse().unwrap()
+}
+
+/// A thousand and more connections with half a head each took memory that was never given back.
+#[tokio::test]
+async fn memory_goes_back_after_a_flood() {
+    let hub = Hub::start();
+    let client = hub.client();
+    let address = hub.url().trim_start_matches("http://").to_owned();
+    resident(&client).await;
+    let before = resident(&client).await;
+
+    let mut flood = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        let half = "GET /v1/sandboxes HTTP/1.1\r\nhost: localhost\r\nx-slow: ";
+        stream.write_all(half.as_bytes()).await.unwrap();
+        flood.push(stream);
+    }
+    // Each is taken in and read before what is asked now is answered; at least most are.
+    let flooded = in_time(async {
+        loop {
+            let now = resident(&client).await;
+            if now > before + 2 * LEFT {
+                return now;
+            }
+        }
+    })
+    .await;
+    assert!(flooded > before + 2 * LEFT, "{before} {flooded}");
+
+    drop(flood);
+    in_time(async { while resident(&client).await > before + LEFT {} }).await;
+}
