@@ -16,7 +16,7 @@ help:
 	@echo 'make test    install what the tests need, then run everything'
 	@echo 'make check   format, lints and unit tests; for every save'
 	@echo 'make attack  a minute of file calls beside a program that swaps links under them'
-	@echo 'make bench   the floor and us in one run: table and JSON (ARGS=--quick)'
+	@echo 'make bench   the floor and us in one run: table and JSON (ARGS=--quick; PUBLISH=1 into docs/benchmarks.md)'
 	@echo 'make gen     write openapi/*.json anew'
 	@echo 'make package static binaries, .deb, tarballs, checksums into .build/packages, and tests of them'
 	@echo 'make tools   install cargo-nextest and cargo-deny (slow, once)'
@@ -52,8 +52,9 @@ attack:
 bench:
 	@$(CARGO) build --locked --release -p sandshell -p sandshell-bench
 	@mkdir -p .build
-	@$(TARGET)/release/sandshell-bench --json .build/bench.json $(ARGS)
+	@$(TARGET)/release/sandshell-bench --json .build/bench.json $(if $(PUBLISH),--no-bars) $(ARGS)
 	@echo 'The figures are in .build/bench.json too.'
+	@$(if $(PUBLISH),$(TARGET)/release/sandshell-bench publish .build/bench.json $(wildcard .build/load.json .build/soak.json))
 
 gen:
 	@for crate in agent hub; do \
