@@ -20,7 +20,7 @@ help:
 	@echo 'make attack  a minute of file calls beside a program that swaps links under them'
 	@echo 'make coverage which lines the tests reach, by crate'
 	@echo 'make crash   the hub killed at each of its calls, a thousand times (POINTS=…, SEED=…)'
-	@echo 'make bench   the floor and us in one run: table and JSON (ARGS=--quick)'
+	@echo 'make bench   the floor and us in one run: table and JSON (ARGS=--quick; PUBLISH=1 into docs/benchmarks.md)'
 	@echo 'make load    the highest rate that is served, latency at seven tenths of it, floods (ARGS=session)'
 	@echo 'make soak    mixed load with random kills for MINUTES=$(MINUTES); what has grown or is left at its end'
 	@echo 'make gen     write openapi/*.json anew'
@@ -71,8 +71,9 @@ crash:
 bench:
 	@$(CARGO) build --locked --release -p sandshell -p sandshell-bench
 	@mkdir -p .build
-	@$(TARGET)/release/sandshell-bench --json .build/bench.json $(ARGS)
+	@$(TARGET)/release/sandshell-bench --json .build/bench.json $(if $(PUBLISH),--no-bars) $(ARGS)
 	@echo 'The figures are in .build/bench.json too.'
+	@$(if $(PUBLISH),$(TARGET)/release/sandshell-bench publish .build/bench.json $(wildcard .build/load.json .build/soak.json))
 
 load:
 	@$(CARGO) build --locked --release -p sandshell -p sandshell-bench

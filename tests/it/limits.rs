@@ -2,6 +2,7 @@
 //! nobody else feels them. Bombs are small and live in groups of the agent that the test started.
 
 mod bombs;
+mod descriptors;
 mod private;
 mod refused;
 

@@ -212,5 +212,5 @@ fn short(value: f64) -> String {
 
 /// A text that cannot end its cell.
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|")
+    text.replace('|', "\\|").replace('<', "&lt;")
 }

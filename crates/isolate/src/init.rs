@@ -7,14 +7,19 @@
 //! It is single-threaded and waits in one `poll` on two descriptors: the agent's socket and a
 //! signalfd. Sending never blocks for long: the agent drains its socket on its own task, and if it
 //! is gone, so are we.
+//!
+//! To ask the kernel for any child that ended makes it look at all of them. The signal names one, which is asked
+//! for by its pid; others may have ended whose signals were merged with it, so all are looked at too, but no more
+//! often than a small part of the time allows (see [`Round`]).
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{WaitOptions, WaitStatus};
+use rustix::process::{Pid, WaitOptions, WaitStatus};
 use sandshell_sys::capability::Capabilities;
 use sandshell_sys::rights::Rights;
 use sandshell_sys::spawn::{Identity, SpawnError, SpawnPlan, Spawned, Stage, spawn};
@@ -159,6 +164,7 @@ pub(crate) fn serve(
         programs: HashMap::new(),
         keepers: Keepers::default(),
         privates: Privates::of(standing),
+        round: Round::default(),
     }
     .serve(&signals);
     end_everything(options);
@@ -180,6 +186,7 @@ pub(crate) fn run_warden(socket: &OwnedFd, home: Home<'_>) -> Result<(), InitErr
         programs: HashMap::new(),
         keepers: Keepers::default(),
         privates: Privates::of(Standing::Outside(home, false)),
+        round: Round::default(),
     };
     warden.serve(&signals);
     warden.privates.kill();
@@ -211,6 +218,7 @@ struct Init<'a> {
     keepers: Keepers,
     /// Those that have a PID namespace of their own.
     privates: Privates<'a>,
+    round: Round,
 }
 
 impl Init<'_> {
@@ -221,7 +229,8 @@ impl Init<'_> {
                 PollFd::new(self.socket, PollFlags::IN),
                 PollFd::new(signals, PollFlags::IN),
             ];
-            let timeout = self.keepers.next_sweep();
+            let due = self.round.due_in();
+            let timeout = due.into_iter().chain(self.keepers.next_sweep()).min();
             let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
             match poll(&mut waiting, timeout.as_ref()) {
                 Ok(0) => self.sweep(),
@@ -230,10 +239,19 @@ impl Init<'_> {
             }
             let [socket_ready, signal_ready] = waiting.map(|w| !w.revents().is_empty());
             if signal_ready {
-                if read_signals(signals).contains(&SIGTERM.cast_unsigned()) {
-                    return;
+                for Noticed { signal, pid } in read_signals(signals) {
+                    if signal == SIGTERM {
+                        return;
+                    }
+                    self.reap_this(pid);
                 }
-                self.reap();
+                self.sweep();
+                self.round.ask();
+            }
+            if self.round.due_in() == Some(Duration::ZERO) {
+                let began = Instant::now();
+                self.reap_all();
+                self.round.done(began);
             }
             if socket_ready {
                 match SpawnRequest::receive(self.socket, &mut buffer) {
@@ -289,24 +307,39 @@ impl Init<'_> {
         tell(self.socket, &event);
     }
 
-    fn reap(&mut self) {
+    /// Looks at the child that a signal named.
+    fn reap_this(&mut self, pid: i32) {
+        let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
+        let asked = Pid::from_raw(pid).map(|pid| rustix::process::waitpid(Some(pid), options));
+        if let Some(Ok(Some((pid, status)))) = asked {
+            self.changed(pid.as_raw_pid(), status);
+        }
+    }
+
+    /// Looks at all children.
+    fn reap_all(&mut self) {
         while let Some((pid, status)) = changed_child(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-            if status.stopped() {
-                self.keepers.stopped(pid);
-                continue;
-            }
-            let exit = exit_of(status);
-            if let Some(id) = self.programs.remove(&pid) {
-                tell(self.socket, &Event::Exited { id, exit });
-            } else if self.privates.contains(pid) {
-                for event in self.privates.reaped(pid, exit).into_iter().flatten() {
-                    tell(self.socket, &event);
-                }
-            } else {
-                self.keepers.reaped(pid, exit);
-            }
+            self.changed(pid, status);
         }
         self.sweep();
+    }
+
+    /// A child ended or was stopped.
+    fn changed(&mut self, pid: i32, status: WaitStatus) {
+        if status.stopped() {
+            self.keepers.stopped(pid);
+            return;
+        }
+        let exit = exit_of(status);
+        if let Some(id) = self.programs.remove(&pid) {
+            tell(self.socket, &Event::Exited { id, exit });
+        } else if self.privates.contains(pid) {
+            for event in self.privates.reaped(pid, exit).into_iter().flatten() {
+                tell(self.socket, &event);
+            }
+        } else {
+            self.keepers.reaped(pid, exit);
+        }
     }
 
     /// Reports for keepers that were killed, once nothing is left of what they kept.
@@ -335,6 +368,37 @@ fn no_start(id: u64, errno: Errno) -> Event {
         id,
         stage: Stage::Clone,
         errno,
+    }
+}
+
+/// When all children are looked at. With a handful it is at once, always; with thousands, one look takes a
+/// millisecond, and the next may come no sooner than ten times that after it.
+#[derive(Debug, Default)]
+struct Round {
+    due: Option<Instant>,
+    /// When the next may be.
+    next: Option<Instant>,
+}
+
+impl Round {
+    /// How many times as long as a look the pause after it is.
+    const PAUSE: u32 = 10;
+
+    fn ask(&mut self) {
+        let now = Instant::now();
+        let due = self.next.map_or(now, |next| next.max(now));
+        self.due.get_or_insert(due);
+    }
+
+    fn due_in(&self) -> Option<Duration> {
+        self.due
+            .map(|due| due.saturating_duration_since(Instant::now()))
+    }
+
+    fn done(&mut self, began: Instant) {
+        let now = Instant::now();
+        self.due = None;
+        self.next = Some(now + (now - began) * Self::PAUSE);
     }
 }
 
@@ -473,16 +537,29 @@ fn send(socket: &OwnedFd, event: &Event) -> Result<(), Errno> {
     }
 }
 
-fn read_signals(signals: &OwnedFd) -> Vec<u32> {
+/// A signal, and the child it tells of.
+struct Noticed {
+    signal: i32,
+    pid: i32,
+}
+
+fn read_signals(signals: &OwnedFd) -> Vec<Noticed> {
     const RECORD: usize = 128;
     let mut buffer = [0_u8; RECORD * 16];
     let mut seen = Vec::new();
+    // `struct signalfd_siginfo`: signal, errno and code, pid.
+    let number = |record: &[u8], at: usize| {
+        let bytes = record.get(at..)?.first_chunk()?;
+        Some(i32::from_ne_bytes(*bytes))
+    };
     while let Ok(n) = rustix::io::read(signals, &mut buffer) {
         let read = buffer.get(..n).unwrap_or_default();
-        seen.extend(
-            read.chunks_exact(RECORD)
-                .filter_map(|record| record.first_chunk().copied().map(u32::from_ne_bytes)),
-        );
+        seen.extend(read.chunks_exact(RECORD).filter_map(|record| {
+            Some(Noticed {
+                signal: number(record, 0)?,
+                pid: number(record, 12)?,
+            })
+        }));
         if n < buffer.len() {
             break;
         }
