@@ -98,13 +98,19 @@ impl LocalBackend {
         }
         let turn = turn::take(&state.join("launcher")).await?;
         let etcs = Etcs::make(etcs)?;
+        let ahead = state.join("next");
+        // It says that it shows the /etc of an earlier hub.
+        match fs::remove_dir_all(&ahead) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let ids = if rustix::process::geteuid().is_root() {
             IdRule::Ranges
         } else {
             IdRule::Own
         };
         Ok(Self {
-            ahead: state.join("next"),
+            ahead,
             sandboxes,
             etcs,
             images,
@@ -416,11 +422,12 @@ impl LocalBackend {
 
     /// Makes the directory of the next one, when nobody waits for it.
     fn work_ahead(&self) {
-        let ahead = self.ahead.clone();
+        let (ahead, etcs) = (self.ahead.clone(), self.etcs.clone());
         drop(tokio::task::spawn_blocking(move || {
             // What is missing is made when it is needed.
             let _ = make_private(&ahead);
             let _ = make_private(&ahead.join("agent"));
+            let _ = etcs.note(&ahead);
         }));
     }
 

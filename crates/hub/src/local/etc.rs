@@ -20,7 +20,7 @@ use sandshell_isolate::host_root;
 const LINK: &str = "etc";
 
 /// Those in one state directory.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Etcs {
     dir: PathBuf,
     /// Ours.
@@ -47,9 +47,12 @@ impl Etcs {
         self.dir.join(number.to_string())
     }
 
-    /// Notes in a sandbox's directory that it shows ours.
+    /// Notes in a sandbox's directory, unless it was noted ahead, that it shows ours.
     pub(super) fn note(&self, sandbox: &Path) -> io::Result<()> {
-        symlink(self.number.to_string(), sandbox.join(LINK))
+        match symlink(self.number.to_string(), sandbox.join(LINK)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            done => done,
+        }
     }
 
     /// Removes those that no sandbox with one of these directories shows.
