@@ -11,8 +11,9 @@
 //! `model` says what must be; of the one wish in flight it may be all or nothing, and the wish sent again
 //! must do what it says (`checks`). `machine` looks at what is really there.
 //!
-//! `make crash` takes every point, `make test` a sample. A violation is told with its seed and the points of
-//! its world; `SANDSHELL_CRASH_REPLAY`, a file with these lines, plays it again.
+//! `make crash` takes 1,200 points, `make test` thirty (`SANDSHELL_CRASH_POINTS`), as many of each kind as there
+//! are; `SANDSHELL_CRASH_SEED` chooses others. A violation is told with its seed and the points of its world;
+//! `SANDSHELL_CRASH_REPLAY`, a file with these lines, plays it again.
 
 mod checks;
 mod effects;
