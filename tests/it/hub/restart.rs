@@ -334,7 +334,7 @@ async fn what_died_meanwhile_is_buried_and_leftovers_are_removed() {
     let mark = marker();
     let lives = sandbox(&client, "lives").await;
     // The pool holds another, which no record knows of.
-    let full = async {
+    let full = async || {
         while !in_time(client.metrics())
             .await
             .unwrap()
@@ -343,8 +343,10 @@ async fn what_died_meanwhile_is_buried_and_leftovers_are_removed() {
             tokio::task::yield_now().await;
         }
     };
-    in_time(full).await;
+    in_time(full()).await;
     let dies = sandbox(&client, "dies").await;
+    // It is filled again, so that there is an agent at every place.
+    in_time(full()).await;
     start(&dies, &process_of(&format!("exec -a {mark} sleep 600"))).await;
     let places = || -> Vec<std::path::PathBuf> {
         let entries = std::fs::read_dir(hub.state_dir().join("sandboxes")).unwrap();
