@@ -80,7 +80,7 @@ async fn one(
         let began = stopped.elapsed();
         let second = probe(Duration::from_secs(1)).await?;
         errors += second.errors;
-        if second.latency(0.5) <= AS_QUIET * quiet.latency(0.5) {
+        if second.latency(500) <= AS_QUIET * quiet.latency(500) {
             calm = Some(began);
         }
     }
@@ -89,9 +89,9 @@ async fn one(
     progress(&format!("{SECTION}: {name}: {done}"));
     let mut row =
         |what: &str, unit, value| report.add(SECTION, &format!("{name}: {what}"), unit, value);
-    row("quiet p50", "ms", quiet.latency(0.5));
-    row("p50 beside it", "ms", under.latency(0.5));
-    row("p99 beside it", "ms", under.latency(0.99));
+    row("quiet p50", "ms", quiet.latency(500));
+    row("p50 beside it", "ms", under.latency(500));
+    row("p99 beside it", "ms", under.latency(990));
     row("hub's descriptors beside it", "", most_fds as f64);
     row("hub's RSS beside it", "MiB", most_rss);
     row("hub's RSS before", "MiB", rss);
