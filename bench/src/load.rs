@@ -180,7 +180,7 @@ async fn measure(
     step::run(crew, spread, QUIET_RATE, three_seconds, dice).await?;
     let quiet = step::run(crew, spread, QUIET_RATE, three_seconds, dice).await?;
     ensure!(quiet.errors == 0, "{what}: {:?}", quiet.first_error);
-    let quiet_p50 = quiet.latency(0.5);
+    let quiet_p50 = quiet.latency(500);
     report.add(SECTION, &format!("{what}: quiet p50"), "ms", quiet_p50);
 
     let mut curve = vec![point(&quiet)];
@@ -219,15 +219,15 @@ fn judge(report: &mut Report, kind: Kind, rate: f64, steps: &[Step]) {
     let name = format!("{what}, at {rate:.0}/s");
     for step in steps {
         let run = Run {
-            p50: step.latency(0.5),
-            p99: step.latency(0.99),
+            p50: step.latency(500),
+            p99: step.latency(990),
         };
         report.add_run(SECTION, &name, run);
     }
     let all = Step::pooled(steps);
-    for (share, quantile) in [("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)] {
+    for (share, thousandths) in [("p90", 900), ("p99", 990), ("p99.9", 999)] {
         let row = format!("{name}: {share} of all runs");
-        report.add(SECTION, &row, "ms", all.latency(quantile));
+        report.add(SECTION, &row, "ms", all.latency(thousandths));
     }
     report.add(SECTION, &format!("{name}: answered"), "/s", all.achieved);
     let late = format!("{name}: generator late, p99");
@@ -239,7 +239,7 @@ fn judge(report: &mut Report, kind: Kind, rate: f64, steps: &[Step]) {
     if kind == Kind::Session {
         let ratios: Vec<f64> = steps
             .iter()
-            .map(|step| step.latency(0.99) / step.latency(0.5))
+            .map(|step| step.latency(990) / step.latency(500))
             .collect();
         let bar = format!("load: {what}, p99 to p50, median of {RUNS} runs");
         report.at_most(&bar, median(&ratios), SPREAD_BAR);
@@ -262,10 +262,10 @@ fn point(step: &Step) -> Vec<f64> {
     vec![
         step.offered,
         step.achieved,
-        step.latency(0.5),
-        step.latency(0.9),
-        step.latency(0.99),
-        step.latency(0.999),
+        step.latency(500),
+        step.latency(900),
+        step.latency(990),
+        step.latency(999),
         step.errors as f64,
         step.lag_p99(),
         step.generator_ran,
@@ -278,8 +278,8 @@ fn tell(what: &str, step: &Step, remark: Option<&str>) {
          late {:.3} ms (p99), ran {:.0} %, waited {:.0} %{}{}",
         step.asked,
         step.achieved,
-        step.latency(0.5),
-        step.latency(0.99),
+        step.latency(500),
+        step.latency(990),
         step.errors,
         step.lag_p99(),
         100.0 * step.generator_ran,

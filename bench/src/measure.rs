@@ -34,13 +34,12 @@ pub(crate) fn milliseconds(duration: Duration) -> f64 {
 
 /// The nearest-rank percentile of sorted values; NaN when there are none.
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
-    let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
+    permille(sorted, percent * 10)
 }
 
-/// The same for a share that is no whole percentage.
-pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let rank = (sorted.len() as f64 * share).ceil().max(1.0) as usize;
+/// The same in thousandths.
+pub(crate) fn permille(sorted: &[f64], permille: usize) -> f64 {
+    let rank = (sorted.len() * permille).div_ceil(1000).max(1);
     sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
 }
 

@@ -35,7 +35,7 @@ use self::traces::{Cast, SANDBOXES, Traces};
 use self::turns::Turn;
 use crate::dice::Dice;
 use crate::load::arrivals::{self, Spread, timetable};
-use crate::measure::{milliseconds, quantile};
+use crate::measure::{milliseconds, permille};
 use crate::report::{Report, progress};
 use crate::sessions;
 
@@ -284,8 +284,8 @@ async fn under_load(
             Sample {
                 seconds: start.elapsed().as_secs_f64(),
                 traces,
-                p50: quantile(&probes, 0.5),
-                p99: quantile(&probes, 0.99),
+                p50: permille(&probes, 500),
+                p99: permille(&probes, 990),
                 turns: tally.turns,
                 errors: tally.error_count,
             }
@@ -331,7 +331,7 @@ async fn a_user(
 async fn probe(sandbox: Client, start: Instant, table: Vec<Duration>, tally: Shared) {
     let Ok(made) = sandbox.create_session(&SessionRequest::default()).await else {
         with(&tally, |tally| {
-            tally.count(Err(anyhow::anyhow!("no session to probe with")))
+            tally.count(Err(anyhow::anyhow!("no session to probe with")));
         });
         return;
     };
@@ -351,7 +351,7 @@ async fn probe(sandbox: Client, start: Instant, table: Vec<Duration>, tally: Sha
     under_way.join_all().await;
     let outcome = sandbox.delete_session(&made.id).await;
     with(&tally, |tally| {
-        tally.count(outcome.map(drop).context("probe"))
+        tally.count(outcome.map(drop).context("probe"));
     });
 }
 

@@ -67,7 +67,7 @@ async fn one(
         async |length| step::run(crew, Spread::Poisson, PROBES_PER_SECOND, length, dice).await;
     probe(QUIET).await?;
     let quiet = probe(QUIET).await?;
-    let (fds, rss) = settled(hub, sandboxes).await?;
+    let (fds, rss) = settled(hub, sandboxes, None).await?;
 
     let flood = attack.against(hub, FLOOD);
     let under = probe(FLOOD).await?;
@@ -80,18 +80,18 @@ async fn one(
         let began = stopped.elapsed();
         let second = probe(Duration::from_secs(1)).await?;
         errors += second.errors;
-        if second.latency(0.5) <= AS_QUIET * quiet.latency(0.5) {
+        if second.latency(500) <= AS_QUIET * quiet.latency(500) {
             calm = Some(began);
         }
     }
-    let (fds_after, rss_after) = settled(hub, sandboxes).await?;
+    let (fds_after, rss_after) = settled(hub, sandboxes, Some(rss + MEMORY)).await?;
 
     progress(&format!("{SECTION}: {name}: {done}"));
     let mut row =
         |what: &str, unit, value| report.add(SECTION, &format!("{name}: {what}"), unit, value);
-    row("quiet p50", "ms", quiet.latency(0.5));
-    row("p50 beside it", "ms", under.latency(0.5));
-    row("p99 beside it", "ms", under.latency(0.99));
+    row("quiet p50", "ms", quiet.latency(500));
+    row("p50 beside it", "ms", under.latency(500));
+    row("p99 beside it", "ms", under.latency(990));
     row("hub's descriptors beside it", "", most_fds as f64);
     row("hub's RSS beside it", "MiB", most_rss);
     row("hub's RSS before", "MiB", rss);
@@ -110,14 +110,20 @@ async fn one(
     Ok(())
 }
 
-/// Descriptors and memory of the hub, once its own probes' connections are gone.
-async fn settled(hub: &Hub, sandboxes: &[Client]) -> Result<(usize, f64)> {
+/// Descriptors and memory of the hub, once its own probes' connections are gone and, with a limit, memory
+/// is within it or some seconds have passed.
+async fn settled(hub: &Hub, sandboxes: &[Client], limit: Option<f64>) -> Result<(usize, f64)> {
     for sandbox in sandboxes {
         sandbox.close_idle();
     }
-    // What is freed goes back to the kernel after a second.
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    held(hub)
+    let deadline = Instant::now() + 2 * CALM;
+    loop {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let held = held(hub)?;
+        if limit.is_none_or(|limit| held.1 <= limit) || Instant::now() > deadline {
+            return Ok(held);
+        }
+    }
 }
 
 /// Descriptors of the hub, without those of Unix sockets: connections to agents that are kept for a minute

@@ -43,7 +43,7 @@ pub(crate) fn too_much(step: &Step, quiet_p50: f64) -> Option<TooMuch> {
         Some(TooMuch::Errors)
     } else if step.achieved < SERVED * step.asked {
         Some(TooMuch::Shortfall)
-    } else if step.latency(0.99) > (TIMES_QUIET * quiet_p50).max(QUEUE_MS) {
+    } else if step.latency(990) > (TIMES_QUIET * quiet_p50).max(QUEUE_MS) {
         Some(TooMuch::Latency)
     } else {
         None
@@ -69,7 +69,7 @@ pub(crate) async fn find<W>(
         (good, bad) = (bad, bad * 2.0);
     }
     while bad <= LAST && bad / good > CLOSE && bad - good > 1.0 {
-        let middle = (good + bad) / 2.0;
+        let middle = f64::midpoint(good, bad);
         match twice(middle).await? {
             None => good = middle,
             found => (bad, why) = (middle, found),

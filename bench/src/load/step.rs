@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::arrivals::{self, Spread, timetable};
 use super::crew::Crew;
 use crate::dice::Dice;
-use crate::measure::{milliseconds, quantile};
+use crate::measure::{milliseconds, permille};
 
 /// Requests under way or waiting. Whoever is that far behind will not catch up; the rest of the
 /// timetable is left.
@@ -42,13 +42,13 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Milliseconds.
-    pub(crate) fn latency(&self, share: f64) -> f64 {
-        quantile(&self.latencies, share)
+    /// In milliseconds; 500 thousandths are the median.
+    pub(crate) fn latency(&self, thousandths: usize) -> f64 {
+        permille(&self.latencies, thousandths)
     }
 
     pub(crate) fn lag_p99(&self) -> f64 {
-        quantile(&self.lags, 0.99)
+        permille(&self.lags, 990)
     }
 
     /// Several runs at one rate as one.
@@ -130,8 +130,9 @@ pub(crate) async fn run(
     let took = start.elapsed().max(length);
     let now = OnProcessor::now()?;
     step.achieved = step.latencies.len() as f64 / took.as_secs_f64();
-    step.generator_ran = (now.ran - before.ran).as_secs_f64() / took.as_secs_f64();
-    step.generator_waited = (now.waited - before.waited).as_secs_f64() / took.as_secs_f64();
+    let share = |part: Duration| part.as_secs_f64() / took.as_secs_f64();
+    step.generator_ran = share(now.ran.saturating_sub(before.ran));
+    step.generator_waited = share(now.waited.saturating_sub(before.waited));
     step.latencies.sort_by(f64::total_cmp);
     step.lags.sort_by(f64::total_cmp);
     Ok(step)

@@ -120,7 +120,8 @@ pub(crate) async fn fill_pools(client: &Client) -> Result<()> {
         anyhow::Ok(())
     };
     let (waited, opened) = tokio::join!(try_join_all((0..CROWD).map(|_| wait())), open);
-    (waited?, opened?);
+    opened?;
+    waited?;
     client.exec(&shell(&format!("rm {GATE}"))).await?;
     Ok(())
 }
@@ -326,7 +327,7 @@ async fn terminal(client: &Client, dice: &mut Dice) -> Result<()> {
     let mut connection = client
         .connect_terminal(&id, ConnectOptions::default())
         .await?;
-    for _ in 0..1 + dice.below(3) {
+    for _ in 0..=dice.below(3) {
         let number = dice.below(100_000);
         connection
             .type_in(format!("echo $(({number} + 1))x\r"))

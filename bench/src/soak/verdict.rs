@@ -87,10 +87,11 @@ pub(crate) fn line(sample: &Sample) -> String {
 pub(crate) fn summary(sample: &Sample) -> String {
     let each = |value: fn(&Held) -> f64| -> String {
         let values = sample.traces.held.iter().map(value);
-        values.map(|value| format!(" {value:.1}")).collect()
+        let words: Vec<String> = values.map(|value| format!("{value:.1}")).collect();
+        words.join(" ")
     };
     format!(
-        "{SECTION}: {:.0} s, {} turns, {} errors, probe p50 {:.2} p99 {:.2} ms; RSS in MiB{}, descriptors{}",
+        "{SECTION}: {:.0} s, {} turns, {} errors, probe p50 {:.2} p99 {:.2} ms; RSS in MiB {}, descriptors {}",
         sample.seconds,
         sample.turns,
         sample.errors,
