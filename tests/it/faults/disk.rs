@@ -56,7 +56,9 @@ impl Drop for Disk {
 }
 
 async fn ids(client: &Client) -> Vec<String> {
-    let listed = in_time(client.sandboxes(&Default::default())).await.unwrap();
+    let listed = in_time(client.sandboxes(&Default::default()))
+        .await
+        .unwrap();
     listed.items.iter().map(|one| one.id.to_string()).collect()
 }
 
@@ -73,7 +75,9 @@ async fn a_hub_on_a_full_disk_says_so_and_recovers() {
     let client = hub.client();
     let inside = sandbox(&client, "first").await;
     let shell = Shell::of(&inside).await;
-    shell.out("v=kept; mkdir -p /tmp/d; head -c 3000000 /dev/urandom > /tmp/d/f").await;
+    shell
+        .out("v=kept; mkdir -p /tmp/d; head -c 3000000 /dev/urandom > /tmp/d/f")
+        .await;
     disk.fill();
     let before = processes_of(&hub).len();
     for n in 0..3 {
@@ -89,17 +93,30 @@ async fn a_hub_on_a_full_disk_says_so_and_recovers() {
     };
     let refused = in_time(client.create_token(&token)).await;
     assert_eq!(code_of(refused), ErrorCode::NoSpace);
-    let backup = BackupRequest { path: Some("/tmp/d".to_owned()), ..Default::default() };
+    let backup = BackupRequest {
+        path: Some("/tmp/d".to_owned()),
+        ..Default::default()
+    };
     let refused = in_time(inside.create_backup(&backup)).await;
     assert_eq!(code_of(refused), ErrorCode::NoSpace);
-    assert!(in_time(inside.list_backups(&Page::default())).await.unwrap().items.is_empty());
+    assert!(
+        in_time(inside.list_backups(&Page::default()))
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
     // What needs no disk goes on; what needs it says what it has not.
     assert_eq!(exec(&inside, "echo small").await.stdout, "small\n");
     assert_eq!(shell.out("echo $v").await, "kept\n");
     let large = exec_of(LARGE);
     match in_time(inside.exec(&large)).await {
         Ok(done) => {
-            say(&format!("{} bytes and {:?}", done.stdout.len(), done.truncated));
+            say(&format!(
+                "{} bytes and {:?}",
+                done.stdout.len(),
+                done.truncated
+            ));
             let omitted = done.truncated.map_or(0, |truncated| truncated.stdout_bytes);
             assert_eq!(done.stdout.len() as u64 + omitted, 30_000_000);
             assert!(done.stdout.bytes().all(|byte| byte == b'x'));
@@ -108,15 +125,21 @@ async fn a_hub_on_a_full_disk_says_so_and_recovers() {
     }
     let destroyed = in_time(client.destroy_sandbox(&id_of("first"))).await;
     say(&format!("destroying: {destroyed:?}"));
-    assert_eq!(processes_of(&hub).len().min(before), processes_of(&hub).len());
+    assert_eq!(
+        processes_of(&hub).len().min(before),
+        processes_of(&hub).len()
+    );
     disk.free();
     let second = sandbox(&client, "second").await;
     let done = exec(&second, LARGE).await;
     let omitted = done.truncated.map_or(0, |truncated| truncated.stdout_bytes);
     assert_eq!(done.stdout.len() as u64 + omitted, 30_000_000);
-    in_time(second.create_backup(&BackupRequest { path: Some("/etc".to_owned()), ..Default::default() }))
-        .await
-        .unwrap();
+    in_time(second.create_backup(&BackupRequest {
+        path: Some("/etc".to_owned()),
+        ..Default::default()
+    }))
+    .await
+    .unwrap();
     in_time(client.create_token(&token)).await.unwrap();
     // The records are whole, also for the next hub.
     let known = ids(&client).await;
@@ -124,10 +147,22 @@ async fn a_hub_on_a_full_disk_says_so_and_recovers() {
     hub.restart();
     let client = hub.client();
     assert_eq!(ids(&client).await, known);
-    assert_eq!(exec(&client.sandbox(&id_of("second")), "echo on").await.stdout, "on\n");
+    assert_eq!(
+        exec(&client.sandbox(&id_of("second")), "echo on")
+            .await
+            .stdout,
+        "on\n"
+    );
     let check = "import sqlite3,sys; print(sqlite3.connect(sys.argv[1]).execute('pragma integrity_check').fetchone()[0])";
-    let checked = Command::new("python3").args(["-c", check]).arg(hub.state_dir().join("hub.db")).output();
+    let checked = Command::new("python3")
+        .args(["-c", check])
+        .arg(hub.state_dir().join("hub.db"))
+        .output();
     if let Ok(checked) = checked {
-        assert_eq!(String::from_utf8_lossy(&checked.stdout).trim(), "ok", "{checked:?}");
+        assert_eq!(
+            String::from_utf8_lossy(&checked.stdout).trim(),
+            "ok",
+            "{checked:?}"
+        );
     }
 }

@@ -36,18 +36,27 @@ async fn without_room_for_descriptors_a_sandbox_is_made_or_not_at_all() {
         match answered {
             Ok(done) => assert_eq!(done.stdout, "in\n"),
             Err(error) => {
-                assert_eq!(error.code(), Some(ErrorCode::Unavailable), "room for {more}: {error:?}");
+                assert_eq!(
+                    error.code(),
+                    Some(ErrorCode::Unavailable),
+                    "room for {more}: {error:?}"
+                );
             }
         }
         if let Err(error) = made {
             refused += 1;
             assert!(
-                matches!(error.code(), Some(ErrorCode::Unavailable | ErrorCode::NoSpace)),
+                matches!(
+                    error.code(),
+                    Some(ErrorCode::Unavailable | ErrorCode::NoSpace)
+                ),
                 "room for {more}: {error:?}"
             );
             sandbox(&client, "another").await;
         }
-        in_time(client.destroy_sandbox(&id_of("another"))).await.unwrap();
+        in_time(client.destroy_sandbox(&id_of("another")))
+            .await
+            .unwrap();
         let first = in_time(client.get_sandbox(&id_of("first"))).await.unwrap();
         assert_eq!(first.state, SandboxState::Ready);
         assert_eq!(exec(&inside, "echo still").await.stdout, "still\n");
@@ -57,9 +66,16 @@ async fn without_room_for_descriptors_a_sandbox_is_made_or_not_at_all() {
             }
         };
         let gone = tokio::time::timeout(Duration::from_secs(10), gone).await;
-        assert!(gone.is_ok(), "room for {more}: {:?} are left", processes_of(&hub));
+        assert!(
+            gone.is_ok(),
+            "room for {more}: {:?} are left",
+            processes_of(&hub)
+        );
     }
-    say(&format!("{tried} tried, {refused} refused, {} descriptors", open_fds(hub.pid())));
+    say(&format!(
+        "{tried} tried, {refused} refused, {} descriptors",
+        open_fds(hub.pid())
+    ));
 }
 
 /// With too few descriptors to find its sandboxes again, a hub does not start; it buries nobody.
@@ -76,7 +92,8 @@ async fn a_hub_started_with_few_descriptors_gives_up_no_sandbox() {
         if !full() && files % 3 > 0 {
             continue;
         }
-        let run = format!("ulimit -n {files}; exec \"$0\" serve --listen 127.0.0.1:0 --state-dir \"$1\"");
+        let run =
+            format!("ulimit -n {files}; exec \"$0\" serve --listen 127.0.0.1:0 --state-dir \"$1\"");
         let output = Command::new("timeout")
             .args(["-s", "TERM", "3", "sh", "-c", &run])
             .arg(find_binary())
@@ -91,7 +108,9 @@ async fn a_hub_started_with_few_descriptors_gives_up_no_sandbox() {
         assert!(!output.status.success(), "{files}: {said}");
         told += u32::from(said.contains("cannot take over") && said.contains("hint:"));
     }
-    say(&format!("{told} starts could not take over; with {last:?} files it started"));
+    say(&format!(
+        "{told} starts could not take over; with {last:?} files it started"
+    ));
     hub.restart();
     for n in 0..6 {
         let inside = hub.client().sandbox(&id_of(&format!("box-{n}")));
@@ -122,7 +141,11 @@ time.sleep(1000)
 async fn descriptors_under_way_keep_no_start_waiting() {
     let hub = Hub::start();
     let inside = sandbox(&hub.client(), "box").await;
-    let hoarder = start(&inside, &process_of(&format!("python3 - <<'END'\n{UNDER_WAY}END"))).await;
+    let hoarder = start(
+        &inside,
+        &process_of(&format!("python3 - <<'END'\n{UNDER_WAY}END")),
+    )
+    .await;
     wait_for_text(&inside, &hoarder, "under way").await;
     let program = ExecRequest {
         argv: Some(vec!["/bin/echo".to_owned(), "started".to_owned()]),
@@ -140,6 +163,9 @@ async fn descriptors_under_way_keep_no_start_waiting() {
     }
     say(&format!("{refused} of 8 refused"));
     in_time(inside.delete_process(&hoarder)).await.unwrap();
-    assert_eq!(in_time(inside.exec(&program)).await.unwrap().stdout, "started\n");
+    assert_eq!(
+        in_time(inside.exec(&program)).await.unwrap().stdout,
+        "started\n"
+    );
     assert_eq!(exec(&inside, "echo again").await.stdout, "again\n");
 }

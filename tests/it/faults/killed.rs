@@ -27,8 +27,17 @@ fn kill(pid: i32) {
 fn counts(bytes: &[u8], line_end: &str) {
     let text = String::from_utf8_lossy(bytes);
     let whole = text.rfind(line_end).map_or("", |end| &text[..end]);
-    for (at, line) in whole.split(line_end).enumerate().filter(|(_, line)| !line.is_empty()) {
-        assert_eq!(line, (at + 1).to_string(), "line {at} of {} bytes", bytes.len());
+    for (at, line) in whole
+        .split(line_end)
+        .enumerate()
+        .filter(|(_, line)| !line.is_empty())
+    {
+        assert_eq!(
+            line,
+            (at + 1).to_string(),
+            "line {at} of {} bytes",
+            bytes.len()
+        );
     }
 }
 
@@ -84,7 +93,9 @@ async fn terminal(client: Client) -> Seen {
     };
     let connected = async {
         let made = client.create_terminal(&request).await?;
-        client.connect_terminal(&made.id, ConnectOptions::default()).await
+        client
+            .connect_terminal(&made.id, ConnectOptions::default())
+            .await
     };
     let mut connection = match connected.await {
         Ok(connection) => connection,
@@ -98,7 +109,11 @@ async fn terminal(client: Client) -> Seen {
                 skip -= known;
                 seen.extend_from_slice(&bytes[known..]);
             }
-            Ok(Some(TerminalEvent::Frame(TerminalFrame::Ready { offset, redraw_bytes, .. }))) => {
+            Ok(Some(TerminalEvent::Frame(TerminalFrame::Ready {
+                offset,
+                redraw_bytes,
+                ..
+            }))) => {
                 // What was written before we came is shown as a picture first.
                 skip = usize::try_from(redraw_bytes).unwrap();
                 before = offset;
@@ -126,7 +141,10 @@ async fn commands(client: Client) -> Option<ClientError> {
     };
     let mut n = 0;
     loop {
-        match client.session_exec(&made.id, &text("echo $((++ran))")).await {
+        match client
+            .session_exec(&made.id, &text("echo $((++ran))"))
+            .await
+        {
             Ok(done) if done.exit_code == 137 => return None,
             Ok(done) => {
                 n += 1;
@@ -158,7 +176,11 @@ async fn a_killed_sandbox_is_told_of_and_leaves_nothing() {
         let init = children_deep(agent)[0];
         let left = exec(&victim, "ls /tmp").await.stdout;
         assert_eq!(left, "", "nothing of its predecessor");
-        exec(&victim, &format!("touch /tmp/{mark}; MARK={mark} setsid sleep 1000 & echo")).await;
+        exec(
+            &victim,
+            &format!("touch /tmp/{mark}; MARK={mark} setsid sleep 1000 & echo"),
+        )
+        .await;
         let process = start(&victim, &process_of(COUNTING)).await;
         let own = || hub.client().sandbox(&id_of("victim"));
         let mut streams = JoinSet::new();
@@ -170,7 +192,11 @@ async fn a_killed_sandbox_is_told_of_and_leaves_nothing() {
             let client = own();
             async move { client.exec(&crate::calls::exec_of("sleep 1000")).await }
         });
-        let (whom, pid) = if round % 2 == 0 { ("agent", agent) } else { ("init", init) };
+        let (whom, pid) = if round % 2 == 0 {
+            ("agent", agent)
+        } else {
+            ("init", init)
+        };
         let after = Duration::from_micros(dice.below(200_000));
         say(&format!("{whom} is killed after {after:?}"));
         tokio::time::sleep(after).await;
@@ -179,7 +205,10 @@ async fn a_killed_sandbox_is_told_of_and_leaves_nothing() {
             let (bytes, line_end, error) = seen.unwrap();
             counts(&bytes, line_end);
             let ended = whom == "init" || line_end == "\r\n";
-            assert!(error.is_some() || ended, "a broken stream ended as if whole");
+            assert!(
+                error.is_some() || ended,
+                "a broken stream ended as if whole"
+            );
             error.iter().for_each(told);
         }
         in_time(ran).await.unwrap().iter().for_each(told);
@@ -190,10 +219,15 @@ async fn a_killed_sandbox_is_told_of_and_leaves_nothing() {
         let record = until(&client, "victim", SandboxState::Failed).await;
         let reason = record.reason.unwrap_or_default();
         assert!(reason.contains("its agent"), "{reason}");
-        let refused = in_time(victim.exec(&crate::calls::exec_of("true"))).await.unwrap_err();
+        let refused = in_time(victim.exec(&crate::calls::exec_of("true")))
+            .await
+            .unwrap_err();
         assert_eq!(refused.code(), Some(ErrorCode::SandboxGone), "{refused:?}");
         assert!(refused.to_string().contains(&reason), "{refused}");
-        assert_eq!(wait_until_gone(&mark, Duration::from_secs(10)), Vec::<i32>::new());
+        assert_eq!(
+            wait_until_gone(&mark, Duration::from_secs(10)),
+            Vec::<i32>::new()
+        );
         for pid in [agent, init] {
             assert!(wait_for_exit_of(pid, Duration::from_secs(10)));
         }
@@ -234,12 +268,19 @@ fn places(hub: &Hub) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(hub.state_dir().join("sandboxes")).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     // Places have names of 12 digits; others are made ahead.
-    paths.filter(|path| path.file_name().is_some_and(|name| name.len() == 12)).collect()
+    paths
+        .filter(|path| path.file_name().is_some_and(|name| name.len() == 12))
+        .collect()
 }
 
 /// The place that was made last.
 fn newest_place(hub: &Hub, known: &[PathBuf]) -> PathBuf {
-    let made = |path: &Path| std::fs::metadata(path.join("agent.sock")).unwrap().modified().unwrap();
+    let made = |path: &Path| {
+        std::fs::metadata(path.join("agent.sock"))
+            .unwrap()
+            .modified()
+            .unwrap()
+    };
     let fresh = places(hub).into_iter().filter(|path| !known.contains(path));
     fresh.max_by_key(|path| made(path)).unwrap()
 }
@@ -250,7 +291,11 @@ fn processes_expected(hub: &Hub) -> usize {
     let of_place = |path: PathBuf| {
         let agent = agent_of(&path);
         let ours = processes_of(hub);
-        children_deep(agent).into_iter().chain([agent]).filter(|pid| ours.contains(pid)).count()
+        children_deep(agent)
+            .into_iter()
+            .chain([agent])
+            .filter(|pid| ours.contains(pid))
+            .count()
     };
     places(hub).into_iter().map(of_place).sum()
 }
@@ -302,7 +347,10 @@ async fn a_launcher_killed_at_work_leaves_no_half_made_sandbox() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        if tokio::time::timeout(Duration::from_secs(10), gone).await.is_err() {
+        if tokio::time::timeout(Duration::from_secs(10), gone)
+            .await
+            .is_err()
+        {
             panic!("left: {:?} {:?}", places(&hub), processes_of(&hub));
         }
     }
@@ -313,11 +361,17 @@ async fn a_launcher_killed_at_work_leaves_no_half_made_sandbox() {
 fn launcher_of(hub: &Hub) -> i32 {
     let of_hub = |pid: &i32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).to_owned();
+        let rest = stat
+            .rsplit_once(") ")
+            .map_or("", |(_, rest)| rest)
+            .to_owned();
         let mut fields = rest.split(' ');
         fields.next() != Some("Z") && fields.next() == Some(&hub.pid().to_string())
     };
-    let found: Vec<i32> = children_deep(hub.pid()).into_iter().filter(of_hub).collect();
+    let found: Vec<i32> = children_deep(hub.pid())
+        .into_iter()
+        .filter(of_hub)
+        .collect();
     assert_eq!(found.len(), 1, "{found:?}");
     found[0]
 }

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sandshell_client::types::{SandboxState, StreamName};
 use sandshell_client::OutputQuery;
+use sandshell_client::types::{SandboxState, StreamName};
 use sandshell_testkit::{Agent, Hub, children_deep};
 
 use super::{agent_of, full, id_of, sandbox, spec_of};
@@ -13,7 +13,11 @@ use crate::calls::{DEADLINE, Shell, exec, exec_of, in_time, process_of, start};
 
 /// How long they stand still.
 fn while_still() -> Duration {
-    if full() { Duration::from_secs(30) } else { Duration::from_millis(1_200) }
+    if full() {
+        Duration::from_secs(30)
+    } else {
+        Duration::from_millis(1_200)
+    }
 }
 
 fn signal(pid: i32, signal: Signal) {
@@ -48,11 +52,17 @@ async fn an_agent_that_stood_still_goes_on() {
     let inside = sandbox(&client, "still").await;
     let other = sandbox(&client, "other").await;
     let shell = Shell::of(&inside).await;
-    let counting = start(&inside, &process_of("for i in {1..100}; do echo $i; sleep 0.01; done")).await;
+    let counting = start(
+        &inside,
+        &process_of("for i in {1..100}; do echo $i; sleep 0.01; done"),
+    )
+    .await;
     let query = OutputQuery::follow(StreamName::Stdout);
     let mut stream = inside.process_output(&counting, query).await.unwrap();
     let mut seen = in_time(stream.next()).await.unwrap().unwrap().to_vec();
-    let socket = std::fs::read_dir(hub.state_dir().join("sandboxes")).unwrap().flatten();
+    let socket = std::fs::read_dir(hub.state_dir().join("sandboxes"))
+        .unwrap()
+        .flatten();
     let agents: Vec<i32> = socket
         .map(|entry| entry.path())
         .filter(|path| path.join("agent.sock").exists())
@@ -60,7 +70,10 @@ async fn an_agent_that_stood_still_goes_on() {
         .collect();
     let mut timed = exec_of("sleep 1000");
     timed.timeout_ms = Some(500);
-    for still in agents.iter().flat_map(|agent| [*agent, children_deep(*agent)[0]]) {
+    for still in agents
+        .iter()
+        .flat_map(|agent| [*agent, children_deep(*agent)[0]])
+    {
         let stopped = Stopped::new(still);
         let begun = Instant::now();
         let waiting = {
@@ -69,7 +82,11 @@ async fn an_agent_that_stood_still_goes_on() {
         };
         let in_session = {
             let (client, id) = (shell.client.clone(), shell.id.clone());
-            tokio::spawn(async move { client.session_exec(&id, &crate::calls::text("echo $((++n))")).await })
+            tokio::spawn(async move {
+                client
+                    .session_exec(&id, &crate::calls::text("echo $((++n))"))
+                    .await
+            })
         };
         tokio::time::sleep(while_still()).await;
         for name in ["still", "other"] {
@@ -81,7 +98,11 @@ async fn an_agent_that_stood_still_goes_on() {
         assert!(done.timed_out, "{done:?}");
         assert!(begun.elapsed() < while_still() + DEADLINE);
         let done = in_time(in_session).await.unwrap().unwrap();
-        assert_eq!((done.exit_code, &*done.session_state), (0, "kept"), "{done:?}");
+        assert_eq!(
+            (done.exit_code, &*done.session_state),
+            (0, "kept"),
+            "{done:?}"
+        );
     }
     while let Some(piece) = in_time(stream.next()).await {
         seen.extend_from_slice(&piece.unwrap());
@@ -96,7 +117,11 @@ async fn a_hub_or_launcher_that_stood_still_goes_on() {
     let hub = Hub::start();
     let client = hub.client();
     let inside = sandbox(&client, "one").await;
-    let counting = start(&inside, &process_of("for i in {1..100}; do echo $i; sleep 0.01; done")).await;
+    let counting = start(
+        &inside,
+        &process_of("for i in {1..100}; do echo $i; sleep 0.01; done"),
+    )
+    .await;
     let query = OutputQuery::follow(StreamName::Stdout);
     let stream = inside.process_output(&counting, query).await.unwrap();
     let launcher = children_deep(hub.pid())[0];
@@ -111,7 +136,10 @@ async fn a_hub_or_launcher_that_stood_still_goes_on() {
         drop(stopped);
         let made = in_time(creating).await.unwrap().unwrap();
         assert_eq!(made.state, SandboxState::Ready);
-        assert_eq!(exec(&client.sandbox(&made.id), "echo in").await.stdout, "in\n");
+        assert_eq!(
+            exec(&client.sandbox(&made.id), "echo in").await.stdout,
+            "in\n"
+        );
     }
     let seen = in_time(stream.read_to_end()).await.unwrap();
     assert_eq!(String::from_utf8(seen.to_vec()).unwrap(), count(100));
@@ -125,7 +153,9 @@ async fn a_shell_that_stood_still_goes_on() {
     let shell = Shell::new(&agent).await;
     let client = agent.client();
     let pid = shell.record().await.pid;
-    let running = shell.go("for i in {1..50}; do echo $i; sleep 0.01; done; v=set").await;
+    let running = shell
+        .go("for i in {1..50}; do echo $i; sleep 0.01; done; v=set")
+        .await;
     exec(&client, &format!("kill -STOP {pid}")).await;
     tokio::time::sleep(while_still()).await;
     exec(&client, &format!("kill -CONT {pid}")).await;
@@ -141,6 +171,9 @@ async fn a_shell_that_stood_still_goes_on() {
         exec(&client, &format!("kill -CONT {pid}")).await
     };
     let (done, _) = tokio::join!(waiting, going_on);
-    assert_eq!((done.stdout.as_str(), &*done.session_state), ("late\n", "kept"));
+    assert_eq!(
+        (done.stdout.as_str(), &*done.session_state),
+        ("late\n", "kept")
+    );
     assert_eq!(shell.record().await.pid, pid);
 }
