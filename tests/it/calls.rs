@@ -233,7 +233,15 @@ impl Shell {
     }
 
     pub(crate) async fn with(agent: &Agent, request: &SessionRequest) -> Self {
-        let client = agent.client();
+        Self::made_by(agent.client(), request).await
+    }
+
+    /// A session in the sandbox of this client.
+    pub(crate) async fn of(client: &Client) -> Self {
+        Self::made_by(client.clone(), &SessionRequest::default()).await
+    }
+
+    async fn made_by(client: Client, request: &SessionRequest) -> Self {
         let id = in_time(client.create_session(request)).await.unwrap().id;
         Self { client, id }
     }

@@ -23,6 +23,9 @@ pub(crate) const JSON_BODY_LIMIT: usize = 16 << 20;
 const DISCARD_LIMIT: usize = 256 << 20;
 const DISCARD_TIME: std::time::Duration = std::time::Duration::from_secs(10);
 
+/// How long the next piece of a JSON body may take: whoever vanished must not hold its place for ever.
+const BODY_STALL: std::time::Duration = std::time::Duration::from_secs(30);
+
 /// A JSON body.
 #[derive(Debug)]
 pub struct Json<T>(pub T);
@@ -114,10 +117,10 @@ async fn read(mut body: Body) -> Result<Bytes, ApiError> {
         discard(body).await;
         return Err(too_large());
     }
-    let Some(first) = next_data(&mut body).await? else {
+    let Some(first) = next_in_time(&mut body).await? else {
         return Ok(Bytes::new());
     };
-    let Some(second) = next_data(&mut body).await? else {
+    let Some(second) = next_in_time(&mut body).await? else {
         return within_limit(first);
     };
     let expected = usize::try_from(body.size_hint().lower()).unwrap_or(0);
@@ -133,10 +136,20 @@ async fn read(mut body: Body) -> Result<Bytes, ApiError> {
         whole.put(piece);
         next = match after.take() {
             Some(second) => Some(second),
-            None => next_data(&mut body).await?,
+            None => next_in_time(&mut body).await?,
         };
     }
     Ok(whole.freeze())
+}
+
+/// The next piece of a body that is not to stand still.
+async fn next_in_time(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
+    let next = tokio::time::timeout(BODY_STALL, next_data(body)).await;
+    next.unwrap_or_else(|_| {
+        let seconds = BODY_STALL.as_secs();
+        let detail = format!("nothing more of the body came for {seconds} s");
+        Err(ApiError::new(ErrorCode::InvalidRequest, detail).hint("Send the request again, whole."))
+    })
 }
 
 /// Reads on without keeping anything, for a while: a client that is still sending would take a

@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
@@ -136,6 +137,7 @@ impl Listener {
                 let (stream, _) = listener.accept().await?;
                 // Answers are small and complete: waiting to fill a segment only costs time.
                 stream.set_nodelay(true)?;
+                watch_peer(&stream)?;
                 Ok(Connection::Tcp(stream))
             }
             Self::Unix { listener, .. } | Self::Given(listener) => listener
@@ -152,6 +154,17 @@ impl Drop for Listener {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Has the kernel look whether a quiet peer is still there: one that vanished without a word, in the
+/// middle of a body or of a stream, is found within two minutes.
+fn watch_peer(stream: &TcpStream) -> io::Result<()> {
+    use rustix::net::sockopt;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_mins(1))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(15))?;
+    sockopt::set_tcp_keepcnt(stream, 4)?;
+    Ok(())
 }
 
 /// Removes a socket nobody listens on any more.

@@ -633,23 +633,32 @@ fn wants_restart(process: &Process, policy: RestartPolicy, exit: Exit) -> bool {
 }
 
 /// Waits for the backoff and starts the program again; `None` when it was stopped meanwhile or
-/// cannot be started any more.
+/// cannot be started any more. What the machine lacks for it may be there after another pause.
 async fn start_again(
     host: &Host,
     process: &Process,
     program: &Program,
-    backoff: Duration,
+    mut backoff: Duration,
 ) -> Option<(Running, Pump)> {
-    let stopped = process.stop.notified();
+    let mut stopped = std::pin::pin!(process.stop.notified());
     if process.stopping.load(Ordering::Acquire) {
         return None;
     }
-    tokio::select! {
-        () = tokio::time::sleep(backoff) => {}
-        () = stopped => return None,
-    }
     let wants_stdin = process.spec.stdin_open;
-    match start_with_pipes(host, program, wants_stdin).await {
+    let started = loop {
+        tokio::select! {
+            () = tokio::time::sleep(backoff) => {}
+            () = stopped.as_mut() => return None,
+        }
+        match start_with_pipes(host, program, wants_stdin).await {
+            Err(error @ ExecError::Unavailable { .. }) => {
+                tracing::warn!(id = %process.id, %error, "a process is not restarted yet");
+                backoff = (backoff * 2).min(BACKOFF_MAX);
+            }
+            started => break started,
+        }
+    };
+    match started {
         Ok((running, pump, stdin)) => {
             process.stdin.replace(stdin).await;
             let mut facts = process.facts();

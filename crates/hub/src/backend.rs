@@ -10,9 +10,11 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 
+use rustix::io::Errno;
 use sandshell_types::{Protection, SandboxId, SandboxLimits, SandboxSpec};
 
 /// A future of a backend's call.
@@ -78,6 +80,14 @@ pub enum Endpoint {
     Unix(PathBuf),
 }
 
+/// Whether we ourselves have too little of something, which says nothing of whoever was to be reached.
+pub(crate) fn is_lack(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)
+    )
+}
+
 /// Why a backend did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -125,7 +135,7 @@ pub enum BackendError {
         /// What was tried.
         action: &'static str,
         /// Why it failed.
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 

@@ -8,7 +8,7 @@ use sandshell_types::{ErrorCode, ImageName, Problem, Protection, SandboxId};
 
 use crate::backend::BackendError;
 use crate::images::ImageError;
-use crate::store::StoreError;
+use crate::store::{Lack, StoreError};
 
 /// Why a request of the hub failed. Cheap to clone: all who wait for one create get the same.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -111,9 +111,18 @@ impl HubError {
                 BackendError::NoImage { .. } => ErrorCode::ImageNotFound,
                 BackendError::Limit { .. } => ErrorCode::LimitUnavailable,
                 BackendError::Forbidden { .. } => ErrorCode::IsolationUnavailable,
+                BackendError::Failed { ref source, .. } => match Errno::from_io_error(source) {
+                    Some(Errno::NOSPC | Errno::DQUOT) => ErrorCode::NoSpace,
+                    _ => ErrorCode::Unavailable,
+                },
                 _ => ErrorCode::Unavailable,
             },
-            Self::Store(_) | Self::Random(_) => ErrorCode::Internal,
+            Self::Store(error) => match error.lack() {
+                Some(Lack::Space) => ErrorCode::NoSpace,
+                Some(Lack::Other) => ErrorCode::Unavailable,
+                None => ErrorCode::Internal,
+            },
+            Self::Random(_) => ErrorCode::Internal,
             Self::Ending => ErrorCode::Unavailable,
         }
     }
@@ -214,6 +223,14 @@ impl From<HubError> for ApiError {
                     )
                 }
             },
+            HubError::Store(error) if error.lack() == Some(Lack::Space) => Self::new(
+                ErrorCode::NoSpace,
+                "no space is left for the hub's records; nothing was changed",
+            ),
+            HubError::Store(error) if error.lack().is_some() => Self::new(
+                ErrorCode::Unavailable,
+                "the hub cannot open its records now; nothing was changed",
+            ),
             HubError::Store(error) => {
                 let cause = std::error::Error::source(&*error).map(ToString::to_string);
                 let cause = cause.unwrap_or_else(|| error.to_string());

@@ -59,7 +59,7 @@ use sandshell_agent::parts::{
 use sandshell_agent::{Listen, Origin, Token, TokenError};
 use sandshell_compat_e2b::Key;
 use sandshell_mcp::HttpService;
-use sandshell_types::IsolationPolicy;
+use sandshell_types::{IsolationPolicy, SandboxId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -74,7 +74,7 @@ use crate::edge::{Answer, Edge};
 use crate::images::Images;
 use crate::local::LocalBackend;
 use crate::preview::Previews;
-use crate::registry::{Bounds, Registry};
+use crate::registry::{Bounds, RecoverError, Registry};
 use crate::route::Tunnels;
 use crate::sandbox::By;
 use crate::store::Store;
@@ -177,6 +177,14 @@ pub enum ServeError {
     /// There is nowhere to run sandboxes.
     #[error("cannot run sandboxes")]
     Backend(#[source] io::Error),
+    /// A sandbox of an earlier hub would have to be given up, though it may well live.
+    #[error("cannot take over the sandbox {id}")]
+    TakeOver {
+        /// Which.
+        id: SandboxId,
+        /// What there is too little of.
+        source: io::Error,
+    },
     /// The address cannot be had.
     #[error("cannot listen on {listen}")]
     Listen {
@@ -219,6 +227,10 @@ impl ServeError {
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
                 Some("something listens there already; try --listen 127.0.0.1:0".to_owned())
             }
+            Self::TakeOver { .. } => Some(
+                "nothing was changed; allow more open files (ulimit -n, LimitNOFILE=) and start again"
+                    .to_owned(),
+            ),
             Self::Token(TokenError::Form { .. }) => {
                 Some("remove the file to have a fresh token made".to_owned())
             }
@@ -290,9 +302,12 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
     }
     // Before requests are taken: who asks for a sandbox finds it.
     let recovered = registry.recover(loaded.sandboxes).await;
-    recovered.map_err(|source| ServeError::Store {
-        path: state_dir.path().join("hub.db"),
-        source,
+    recovered.map_err(|error| match error {
+        RecoverError::Store(source) => ServeError::Store {
+            path: state_dir.path().join("hub.db"),
+            source,
+        },
+        RecoverError::Lack { id, source } => ServeError::TakeOver { id, source },
     })?;
     let listen_failed = |source| ServeError::Listen {
         listen: options.listen.clone(),

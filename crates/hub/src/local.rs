@@ -352,6 +352,10 @@ impl LocalBackend {
                 detail: reason,
             },
             LauncherError::Step(step) => failed_at(step),
+            LauncherError::Lack(errno) => BackendError::Failed {
+                action: "ask the launcher",
+                source: errno.into(),
+            },
             error => BackendError::Failed {
                 action: "make the sandbox",
                 source: io::Error::other(error),

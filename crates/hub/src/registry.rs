@@ -8,6 +8,7 @@
 //! age, here and in the store.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use sandshell_types::{SandboxId, SandboxRecord, SandboxSpec, SandboxState, Times
 use tokio::task::JoinSet;
 
 use crate::audit;
-use crate::backend::{Backend, Place};
+use crate::backend::{Backend, BackendError, Place, is_lack};
 use crate::error::HubError;
 use crate::figures::Figures;
 use crate::sandbox::{By, Sandbox, Source, show};
@@ -315,7 +316,7 @@ impl Registry {
 
     /// Takes over what an earlier hub left: adopts what is alive, buries what is dead, finishes what
     /// was being ended, and has the backend remove the rest.
-    pub(crate) async fn recover(self: &Arc<Self>, stored: Vec<Stored>) -> Result<(), StoreError> {
+    pub(crate) async fn recover(self: &Arc<Self>, stored: Vec<Stored>) -> Result<(), RecoverError> {
         let mut adopting = JoinSet::new();
         for stored in stored {
             if stored.record.state.is_over() {
@@ -348,7 +349,7 @@ impl Registry {
         Ok(())
     }
 
-    async fn recover_one(self: Arc<Self>, mut stored: Stored) -> Result<(), StoreError> {
+    async fn recover_one(self: Arc<Self>, mut stored: Stored) -> Result<(), RecoverError> {
         let id = stored.record.id.clone();
         let dead = if stored.record.state == SandboxState::Destroying {
             None
@@ -359,7 +360,8 @@ impl Registry {
                     self.table().live.insert(id, sandbox);
                     return Ok(());
                 }
-                Err(reason) => Some(reason),
+                Err(NotTaken::Dead(reason)) => Some(reason),
+                Err(NotTaken::Lack(source)) => return Err(RecoverError::Lack { id, source }),
             }
         };
         let removed = self.backend.destroy(&stored.place).await;
@@ -397,22 +399,25 @@ impl Registry {
         Ok(())
     }
 
-    /// Takes over one; the error is why it is dead.
-    async fn take_over(&self, stored: &Stored) -> Result<(), String> {
+    /// Takes over one.
+    async fn take_over(&self, stored: &Stored) -> Result<(), NotTaken> {
         let adopted = self.backend.adopt(&stored.place, &stored.record.spec).await;
-        adopted.map_err(|error| error.to_string())?;
+        adopted.map_err(NotTaken::from)?;
         let settled = match stored.record.state {
             // Written down before it was done, perhaps by a hub that died in between.
             SandboxState::Paused | SandboxState::Asleep => self.backend.pause(&stored.place).await,
             _ => self.backend.resume(&stored.place).await,
         };
-        settled.map_err(|error| error.to_string())?;
+        settled.map_err(NotTaken::from)?;
         let endpoint = self.backend.endpoint(&stored.place);
         let answer = crate::route::knock(&endpoint);
         match tokio::time::timeout(ANSWER, answer).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(format!("its agent takes no connection: {error}")),
-            Err(_) => Err("its agent takes no connection".to_owned()),
+            Ok(Err(error)) if is_lack(&error) => Err(NotTaken::Lack(error)),
+            Ok(Err(error)) => Err(NotTaken::Dead(format!(
+                "its agent takes no connection: {error}"
+            ))),
+            Err(_) => Err(NotTaken::Dead("its agent takes no connection".to_owned())),
         }
     }
 
@@ -420,6 +425,33 @@ impl Registry {
     pub(crate) fn close(&self) {
         self.table().closed = true;
     }
+}
+
+/// Why a sandbox of an earlier hub was not taken over.
+enum NotTaken {
+    /// It is dead, for this reason.
+    Dead(String),
+    /// Nobody knows: we have not what it takes to look.
+    Lack(io::Error),
+}
+
+impl From<BackendError> for NotTaken {
+    fn from(error: BackendError) -> Self {
+        match error {
+            BackendError::Failed { source, .. } if is_lack(&source) => Self::Lack(source),
+            error => Self::Dead(error.to_string()),
+        }
+    }
+}
+
+/// Why a hub cannot go on from where an earlier one stopped.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecoverError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A sandbox that may well live would have to be given up.
+    #[error("cannot take over the sandbox \"{id}\"")]
+    Lack { id: SandboxId, source: io::Error },
 }
 
 impl Table {

@@ -109,6 +109,30 @@ pub enum StoreError {
     Stopped,
 }
 
+/// What the machine had too little of for a change of the records. Nothing of it was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// Space on the disk.
+    Space,
+    /// Memory or descriptors.
+    Other,
+}
+
+impl StoreError {
+    /// What it is about, if the change can be tried again when there is more of it.
+    pub(crate) fn lack(&self) -> Option<Lack> {
+        use rusqlite::ErrorCode;
+        let Self::Sqlite(rusqlite::Error::SqliteFailure(error, _)) = self else {
+            return None;
+        };
+        match error.code {
+            ErrorCode::DiskFull => Some(Lack::Space),
+            ErrorCode::OutOfMemory | ErrorCode::CannotOpen => Some(Lack::Other),
+            _ => None,
+        }
+    }
+}
+
 enum Job {
     Apply(Vec<Change>, oneshot::Sender<Result<(), StoreError>>),
     Audit(

@@ -65,6 +65,11 @@ impl Hub {
         Self::run_in(dir, listen, None, &[])
     }
 
+    /// A hub that has all it keeps in this directory.
+    pub fn in_dir(dir: TempDir, args: &[&str]) -> Self {
+        Self::run_in(dir, "127.0.0.1:0".to_owned(), None, args)
+    }
+
     fn run_by(user: Option<UnprivilegedUser>, args: &[&str]) -> Self {
         let dir = TempDir::with_prefix("sandshell-hub-").expect("a temporary directory");
         Self::run_in(dir, "127.0.0.1:0".to_owned(), user, args)

@@ -18,13 +18,13 @@ use crate::calls::{Shell, exec, exec_of, in_time, process_of, start};
 const ENOUGH: usize = 24;
 
 /// Leaves a process room for this many more descriptors; its limit is as before when this is dropped.
-struct Room {
+pub(super) struct Room {
     pid: Pid,
     before: Rlimit,
 }
 
 impl Room {
-    fn of(pid: i32, more: usize) -> Self {
+    pub(super) fn of(pid: i32, more: usize) -> Self {
         let used: BTreeSet<u64> = std::fs::read_dir(format!("/proc/{pid}/fd"))
             .unwrap()
             .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())

@@ -25,7 +25,7 @@ use sandshell_types::ErrorCode;
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 
-use crate::backend::Endpoint;
+use crate::backend::{Endpoint, is_lack};
 use crate::sandbox::activity::InUse;
 
 /// How long a connection waits for its next request: less than the agent waits.
@@ -109,9 +109,14 @@ impl Upstream {
     }
 
     async fn open(&self) -> Result<Sender, ApiError> {
-        let stream = connect(&self.0.endpoint)
-            .await
-            .map_err(|error| unreachable(&error))?;
+        let stream = connect(&self.0.endpoint).await.map_err(|error| {
+            if is_lack(&error) {
+                let detail = format!("the hub cannot make a connection now: {error}");
+                ApiError::new(ErrorCode::Unavailable, detail)
+            } else {
+                unreachable(&error)
+            }
+        })?;
         let (sender, connection) = http1::Builder::new()
             .max_headers(256)
             .handshake(TokioIo::new(stream))

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sandshell_types::{AuditEntry, OnIdle, SandboxLimits, SandboxPatch, SandboxState, Timestamp};
+use sandshell_types::{
+    AuditEntry, ErrorCode, OnIdle, SandboxLimits, SandboxPatch, SandboxState, Timestamp,
+};
 use tokio::sync::{mpsc, watch};
 
 use super::{By, Command, Published, Shared, Wish, policy};
@@ -304,9 +306,17 @@ impl Owner {
         let before = self.stored.record.clone();
         self.stored.record.state = SandboxState::Destroying;
         self.stored.record.reason.get_or_insert(reason);
-        if let Err(error) = self.write(Vec::new()).await {
-            self.stored.record = before;
-            return Err(error);
+        match self.write(Vec::new()).await {
+            Ok(()) => {}
+            // What is removed makes room for the record of it. Should we die before that, the next hub
+            // finds the sandbox dead.
+            Err(error) if error.code() == ErrorCode::NoSpace => {
+                tracing::warn!(%error, sandbox = %self.shared.id, "it is destroyed on a full disk");
+            }
+            Err(error) => {
+                self.stored.record = before;
+                return Err(error);
+            }
         }
         self.tell();
         self.shared.upstream.clear();

@@ -1,0 +1,248 @@
+//! Clients that read slowly, vanish, half-close, or send half a request: they cost a place and no more,
+//! nobody else waits for them, and their time ends.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use sandshell_testkit::{Agent, rss_bytes};
+
+use super::{full, say};
+use crate::calls::{exec, in_time, process_of, start, wait_for_exit};
+
+/// Far above any honest answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const MIB: u64 = 1 << 20;
+
+/// A connection to an agent, and its token.
+struct Line {
+    stream: TcpStream,
+    token: String,
+}
+
+impl Line {
+    fn to(agent: &Agent) -> Self {
+        let stream = TcpStream::connect(agent.url().trim_start_matches("http://")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self {
+            stream,
+            token: agent.token().unwrap().to_owned(),
+        }
+    }
+
+    fn head(&self, first: &str) -> String {
+        format!(
+            "{first} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\nconnection: close\r\n",
+            self.token
+        )
+    }
+
+    fn post(&self, body: &str) -> String {
+        let length = body.len();
+        let head = self.head("POST /v1/exec");
+        format!("{head}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}")
+    }
+
+    fn send(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// All that comes until the other side closes.
+    fn rest(mut self) -> String {
+        let mut bytes = Vec::new();
+        let read = self.stream.read_to_end(&mut bytes);
+        assert!(
+            !matches!(&read, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock),
+            "nothing happened: {}",
+            String::from_utf8_lossy(&bytes)
+        );
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Vanishes with a reset.
+    fn reset(self) {
+        rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
+    }
+}
+
+/// Descriptors of an agent that are sockets: its connections, for the most part.
+fn sockets(agent: &Agent) -> usize {
+    let entries = std::fs::read_dir(format!("/proc/{}/fd", agent.pid())).unwrap();
+    let is_socket = |path: &std::path::PathBuf| {
+        std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
+    };
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(is_socket)
+        .count()
+}
+
+/// Waits until an agent has no more connections than before.
+async fn back_to(agent: &Agent, before: usize) {
+    let begun = Instant::now();
+    while sockets(agent) > before {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{} sockets after {before}",
+            sockets(agent)
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The slowest of some execs.
+async fn slowest(agent: &Agent) -> Duration {
+    let client = agent.client();
+    let mut slowest = Duration::ZERO;
+    for n in 0..20 {
+        let begun = Instant::now();
+        assert_eq!(
+            exec(&client, &format!("echo {n}")).await.stdout,
+            format!("{n}\n")
+        );
+        slowest = slowest.max(begun.elapsed());
+    }
+    slowest
+}
+
+const LINE: &str = r#"{"command":"echo hello"}"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_that_stop_reading_cost_little_and_hold_up_nobody() {
+    const SIZE: usize = 24 << 20;
+    const READERS: usize = 80;
+    let agent = Agent::start();
+    let client = agent.client();
+    slowest(&agent).await;
+    let id = start(
+        &client,
+        &process_of(&format!("head -c {SIZE} /dev/zero | tr '\\0' x")),
+    )
+    .await;
+    wait_for_exit(&client, &id).await;
+    let (memory, before) = (rss_bytes(agent.pid()), sockets(&agent));
+    let mut readers = Vec::new();
+    for _ in 0..READERS {
+        let mut line = Line::to(&agent);
+        let path = format!("GET /v1/processes/{id}/output?stream=stdout");
+        line.send(&(line.head(&path) + "\r\n"));
+        let mut some = [0; 1024];
+        let length = line.stream.read(&mut some).unwrap();
+        let some = &some[..length];
+        assert!(
+            some.starts_with(b"HTTP/1.1 200"),
+            "{}",
+            String::from_utf8_lossy(some)
+        );
+        let counted = some.iter().filter(|byte| **byte == b'x').count();
+        readers.push((line, counted));
+    }
+    let grown = rss_bytes(agent.pid()).saturating_sub(memory) / MIB;
+    let worst = slowest(&agent).await;
+    say(&format!(
+        "{READERS} readers: {grown} MiB more, slowest exec {worst:?}"
+    ));
+    assert!(grown < 96, "{grown} MiB for {READERS} readers");
+    assert!(worst < Duration::from_secs(2), "{worst:?}");
+    // Whoever goes on has missed nothing.
+    let (line, counted) = readers.swap_remove(0);
+    let rest = tokio::task::spawn_blocking(move || line.rest())
+        .await
+        .unwrap();
+    let body = counted + rest.bytes().filter(|byte| *byte == b'x').count();
+    assert!((SIZE..SIZE + 8).contains(&body), "{body} of {SIZE}");
+    for (n, (line, _)) in readers.into_iter().enumerate() {
+        if n % 2 == 0 {
+            line.reset();
+        }
+    }
+    drop(client);
+    back_to(&agent, before).await;
+    slowest(&agent).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_may_come_a_byte_at_a_time_and_be_half_closed() {
+    let agent = Agent::start();
+    let mut line = Line::to(&agent);
+    for byte in line.post(LINE).bytes() {
+        line.stream.write_all(&[byte]).unwrap();
+    }
+    let answer = tokio::task::spawn_blocking(move || line.rest())
+        .await
+        .unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.contains("hello"),
+        "{answer}"
+    );
+    // One that says that it sends no more: answered, or the connection is closed; never left hanging.
+    let mut line = Line::to(&agent);
+    line.send(&line.post(LINE));
+    line.stream.shutdown(Shutdown::Write).unwrap();
+    let answer = tokio::task::spawn_blocking(move || line.rest())
+        .await
+        .unwrap();
+    say(&format!("half-closed: {:?}", answer.lines().next()));
+    assert!(answer.is_empty() || answer.contains("hello"), "{answer}");
+    slowest(&agent).await;
+}
+
+/// Half heads and half bodies, many of them. By default that others are served meanwhile; in full that
+/// their time ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn halves_of_requests_hold_up_nobody_and_end() {
+    let many = if full() { 900 } else { 300 };
+    let agent = Agent::start();
+    slowest(&agent).await;
+    let (memory, before) = (rss_bytes(agent.pid()), sockets(&agent));
+    let mut lines: Vec<Line> = (0..many)
+        .map(|n| {
+            let mut line = Line::to(&agent);
+            let whole = line.post(LINE);
+            let half = if n % 2 == 0 { 30 } else { whole.len() - 5 };
+            line.send(&whole[..half]);
+            line
+        })
+        .collect();
+    let accepted = async {
+        // Some of those before may have been closed meanwhile.
+        while sockets(&agent) + 8 < before + many {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(accepted).await;
+    let grown = rss_bytes(agent.pid()).saturating_sub(memory) / MIB;
+    let worst = slowest(&agent).await;
+    say(&format!(
+        "{many} halves: {grown} MiB more, slowest exec {worst:?}"
+    ));
+    assert!(grown < 64, "{grown} MiB");
+    assert!(worst < Duration::from_secs(2), "{worst:?}");
+    if full() {
+        let ended = tokio::task::spawn_blocking(move || {
+            let begun = Instant::now();
+            for (n, line) in lines.into_iter().enumerate() {
+                line.stream.set_read_timeout(Some(2 * PATIENCE)).unwrap();
+                let answer = line.rest();
+                if n % 2 == 1 {
+                    assert!(answer.starts_with("HTTP/1.1 400"), "{n}: {answer}");
+                    assert!(answer.contains("nothing more of the body"), "{n}: {answer}");
+                }
+            }
+            begun.elapsed()
+        });
+        let ended = ended.await.unwrap();
+        say(&format!("all had ended after {ended:?}"));
+        assert!(ended < 2 * PATIENCE);
+    } else {
+        lines.drain(..).enumerate().for_each(|(n, line)| {
+            if n % 3 == 0 {
+                line.reset();
+            }
+        });
+    }
+    back_to(&agent, before).await;
+}

@@ -1,0 +1,168 @@
+//! The disk that a hub has its state on is full: told as such, nothing half-made, and all is well again
+//! when there is space.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use sandshell_client::types::{BackupRequest, ErrorCode, Scope, TokenRequest};
+use sandshell_client::{Client, Page};
+use sandshell_testkit::Hub;
+use tempfile::TempDir;
+
+use super::{id_of, processes_of, sandbox, say, spec_of};
+use crate::calls::{Shell, code_of, exec, exec_of, in_time, skipped};
+
+/// A small file system of its own, gone when this is dropped.
+struct Disk(TempDir);
+
+impl Disk {
+    fn of(size: &str) -> Option<Self> {
+        let dir = TempDir::with_prefix("sandshell-test-").unwrap();
+        let options = format!("size={size},mode=0755");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "sandshell-test"])
+            .arg(dir.path())
+            .status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(Self(dir));
+        }
+        skipped("no file system can be mounted here, so NO disk of a hub is full");
+        None
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Takes all the space there is.
+    fn fill(&self) {
+        let mut file = File::create(self.path().join("filler")).unwrap();
+        for size in [1 << 20, 4096, 1] {
+            while file.write_all(&vec![0; size]).is_ok() {}
+        }
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(self.path().join("filler")).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
+
+async fn ids(client: &Client) -> Vec<String> {
+    let listed = in_time(client.sandboxes(&Default::default()))
+        .await
+        .unwrap();
+    listed.items.iter().map(|one| one.id.to_string()).collect()
+}
+
+/// What is more than the log of an output holds in memory.
+const LARGE: &str = "head -c 30000000 /dev/zero | tr '\\0' x";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_on_a_full_disk_says_so_and_recovers() {
+    let Some(disk) = Disk::of("48m") else {
+        return;
+    };
+    let dir = TempDir::with_prefix_in("h-", disk.path()).unwrap();
+    let mut hub = Hub::in_dir(dir, &[]);
+    let client = hub.client();
+    let inside = sandbox(&client, "first").await;
+    let shell = Shell::of(&inside).await;
+    shell
+        .out("v=kept; mkdir -p /tmp/d; head -c 3000000 /dev/urandom > /tmp/d/f")
+        .await;
+    disk.fill();
+    let before = processes_of(&hub).len();
+    for n in 0..3 {
+        let refused = in_time(client.create_sandbox(&spec_of(&format!("more-{n}")))).await;
+        assert_eq!(code_of(refused), ErrorCode::NoSpace);
+    }
+    assert_eq!(ids(&client).await, ["first"]);
+    let token = TokenRequest {
+        name: Some("another".to_owned()),
+        scopes: vec![Scope::Admin],
+        expires_at: None,
+        max_sandboxes: None,
+    };
+    let refused = in_time(client.create_token(&token)).await;
+    assert_eq!(code_of(refused), ErrorCode::NoSpace);
+    let backup = BackupRequest {
+        path: Some("/tmp/d".to_owned()),
+        ..Default::default()
+    };
+    let refused = in_time(inside.create_backup(&backup)).await;
+    assert_eq!(code_of(refused), ErrorCode::NoSpace);
+    assert!(
+        in_time(inside.list_backups(&Page::default()))
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
+    // What needs no disk goes on; what needs it says what it has not.
+    assert_eq!(exec(&inside, "echo small").await.stdout, "small\n");
+    assert_eq!(shell.out("echo $v").await, "kept\n");
+    let large = exec_of(LARGE);
+    match in_time(inside.exec(&large)).await {
+        Ok(done) => {
+            say(&format!(
+                "{} bytes and {:?}",
+                done.stdout.len(),
+                done.truncated
+            ));
+            let omitted = done.truncated.map_or(0, |truncated| truncated.stdout_bytes);
+            assert_eq!(done.stdout.len() as u64 + omitted, 30_000_000);
+            assert!(done.stdout.bytes().all(|byte| byte == b'x'));
+        }
+        Err(error) => assert_eq!(error.code(), Some(ErrorCode::NoSpace), "{error:?}"),
+    }
+    let destroyed = in_time(client.destroy_sandbox(&id_of("first"))).await;
+    say(&format!("destroying: {destroyed:?}"));
+    assert_eq!(
+        processes_of(&hub).len().min(before),
+        processes_of(&hub).len()
+    );
+    disk.free();
+    let second = sandbox(&client, "second").await;
+    let done = exec(&second, LARGE).await;
+    let omitted = done.truncated.map_or(0, |truncated| truncated.stdout_bytes);
+    assert_eq!(done.stdout.len() as u64 + omitted, 30_000_000);
+    in_time(second.create_backup(&BackupRequest {
+        path: Some("/etc".to_owned()),
+        ..Default::default()
+    }))
+    .await
+    .unwrap();
+    in_time(client.create_token(&token)).await.unwrap();
+    // The records are whole, also for the next hub.
+    let known = ids(&client).await;
+    hub.kill_hard();
+    hub.restart();
+    let client = hub.client();
+    assert_eq!(ids(&client).await, known);
+    assert_eq!(
+        exec(&client.sandbox(&id_of("second")), "echo on")
+            .await
+            .stdout,
+        "on\n"
+    );
+    let check = "import sqlite3,sys; print(sqlite3.connect(sys.argv[1]).execute('pragma integrity_check').fetchone()[0])";
+    let checked = Command::new("python3")
+        .args(["-c", check])
+        .arg(hub.state_dir().join("hub.db"))
+        .output();
+    if let Ok(checked) = checked {
+        assert_eq!(
+            String::from_utf8_lossy(&checked.stdout).trim(),
+            "ok",
+            "{checked:?}"
+        );
+    }
+}

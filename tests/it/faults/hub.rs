@@ -1,0 +1,171 @@
+//! A hub that runs out of descriptors: what cannot be done is refused, nothing is left of it, and no
+//! sandbox is given up.
+
+use std::process::Command;
+use std::time::Duration;
+
+use sandshell_client::types::{ErrorCode, ExecRequest, SandboxState};
+use sandshell_testkit::{Hub, find_binary, open_fds};
+
+use super::exhausted::Room;
+use super::{Dice, full, id_of, processes_of, sandbox, say, spec_of};
+use crate::calls::{exec, exec_of, in_time, process_of, start, wait_for_text};
+
+/// Most descriptors that the hub needs at a time for a sandbox.
+const ENOUGH: usize = 30;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_room_for_descriptors_a_sandbox_is_made_or_not_at_all() {
+    let mut dice = Dice::new();
+    let hub = Hub::start();
+    let inside = sandbox(&hub.client(), "first").await;
+    exec(&inside, "true").await;
+    let (mut refused, mut tried) = (0, 0);
+    let before = processes_of(&hub).len();
+    for more in 0..ENOUGH {
+        if !full() && dice.below(3) > 0 {
+            continue;
+        }
+        tried += 1;
+        let client = hub.client();
+        in_time(client.healthz()).await.unwrap();
+        let room = Room::of(hub.pid(), more);
+        let made = in_time(client.create_sandbox(&spec_of("another"))).await;
+        let answered = in_time(client.sandbox(&id_of("first")).exec(&exec_of("echo in"))).await;
+        drop(room);
+        match answered {
+            Ok(done) => assert_eq!(done.stdout, "in\n"),
+            Err(error) => {
+                assert_eq!(
+                    error.code(),
+                    Some(ErrorCode::Unavailable),
+                    "room for {more}: {error:?}"
+                );
+            }
+        }
+        if let Err(error) = made {
+            refused += 1;
+            assert!(
+                matches!(
+                    error.code(),
+                    Some(ErrorCode::Unavailable | ErrorCode::NoSpace)
+                ),
+                "room for {more}: {error:?}"
+            );
+            sandbox(&client, "another").await;
+        }
+        in_time(client.destroy_sandbox(&id_of("another")))
+            .await
+            .unwrap();
+        let first = in_time(client.get_sandbox(&id_of("first"))).await.unwrap();
+        assert_eq!(first.state, SandboxState::Ready);
+        assert_eq!(exec(&inside, "echo still").await.stdout, "still\n");
+        let gone = async {
+            while processes_of(&hub).len() > before {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let gone = tokio::time::timeout(Duration::from_secs(10), gone).await;
+        assert!(
+            gone.is_ok(),
+            "room for {more}: {:?} are left",
+            processes_of(&hub)
+        );
+    }
+    say(&format!(
+        "{tried} tried, {refused} refused, {} descriptors",
+        open_fds(hub.pid())
+    ));
+}
+
+/// With too few descriptors to find its sandboxes again, a hub does not start; it buries nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_started_with_few_descriptors_gives_up_no_sandbox() {
+    let mut hub = Hub::start();
+    for n in 0..6 {
+        let inside = sandbox(&hub.client(), &format!("box-{n}")).await;
+        exec(&inside, "echo kept > /tmp/kept").await;
+    }
+    hub.kill_hard();
+    let (mut told, mut last) = (0, None);
+    for files in 8..60 {
+        if !full() && files % 3 > 0 {
+            continue;
+        }
+        let run =
+            format!("ulimit -n {files}; exec \"$0\" serve --listen 127.0.0.1:0 --state-dir \"$1\"");
+        let output = Command::new("timeout")
+            .args(["-s", "TERM", "3", "sh", "-c", &run])
+            .arg(find_binary())
+            .arg(hub.state_dir())
+            .output()
+            .unwrap();
+        if output.status.code() == Some(124) {
+            last = Some(files);
+            break;
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{files}: {said}");
+        told += u32::from(said.contains("cannot take over") && said.contains("hint:"));
+    }
+    say(&format!(
+        "{told} starts could not take over; with {last:?} files it started"
+    ));
+    hub.restart();
+    for n in 0..6 {
+        let inside = hub.client().sandbox(&id_of(&format!("box-{n}")));
+        assert_eq!(exec(&inside, "cat /tmp/kept").await.stdout, "kept\n");
+    }
+}
+
+/// Sends descriptors to itself that it never takes, far more than it may have open.
+const UNDER_WAY: &str = r#"
+import array, resource, socket, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+kept = []
+try:
+    for _ in range(40):
+        a, b = socket.socketpair()
+        kept += [a, b]
+        for _ in range(8):
+            a.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * 200))])
+except OSError as error:
+    print(error, flush=True)
+print("under way", flush=True)
+time.sleep(1000)
+"#;
+
+/// The kernel counts descriptors under way by user. Init has the same as its commands and none of the
+/// rights that would excuse it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn descriptors_under_way_keep_no_start_waiting() {
+    let hub = Hub::start();
+    let inside = sandbox(&hub.client(), "box").await;
+    let hoarder = start(
+        &inside,
+        &process_of(&format!("python3 - <<'END'\n{UNDER_WAY}END")),
+    )
+    .await;
+    wait_for_text(&inside, &hoarder, "under way").await;
+    let program = ExecRequest {
+        argv: Some(vec!["/bin/echo".to_owned(), "started".to_owned()]),
+        ..Default::default()
+    };
+    let mut refused = 0;
+    for _ in 0..8 {
+        match in_time(inside.exec(&program)).await {
+            Ok(done) => assert_eq!(done.stdout, "started\n"),
+            Err(error) => {
+                refused += 1;
+                assert_eq!(error.code(), Some(ErrorCode::Unavailable), "{error:?}");
+            }
+        }
+    }
+    say(&format!("{refused} of 8 refused"));
+    in_time(inside.delete_process(&hoarder)).await.unwrap();
+    assert_eq!(
+        in_time(inside.exec(&program)).await.unwrap().stdout,
+        "started\n"
+    );
+    assert_eq!(exec(&inside, "echo again").await.stdout, "again\n");
+}
