@@ -9,13 +9,14 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/sandshell
 CARGO := cargo
 
-.PHONY: help run build test check attack bench gen package clean tools
+.PHONY: help run build test check attack fuzz bench gen package clean tools
 
 help:
 	@echo 'make run     build the release binary and serve a hub on LISTEN=$(LISTEN)'
 	@echo 'make test    install what the tests need, then run everything'
 	@echo 'make check   format, lints and unit tests; for every save'
 	@echo 'make attack  a minute of file calls beside a program that swaps links under them'
+	@echo 'make fuzz    libFuzzer on every reader of bytes from outside, MINUTES=1 each; a table'
 	@echo 'make bench   the floor and us in one run: table and JSON (ARGS=--quick)'
 	@echo 'make gen     write openapi/*.json anew'
 	@echo 'make package static binaries, .deb, tarballs, checksums into .build/packages, and tests of them'
@@ -48,6 +49,10 @@ attack:
 	@$(if $(SANDSHELL_BIN),,$(CARGO) build --locked --profile tested -p sandshell)
 	@SANDSHELL_ATTACK_SECONDS=60 SANDSHELL_BIN=$(or $(SANDSHELL_BIN),$(abspath $(TARGET))/tested/sandshell) \
 		$(CARGO) test --locked -p sandshell-tests --test it never_a_byte_from_outside -- --nocapture
+
+# `make test` replays the corpora, and inputs made of them by a seed.
+fuzz:
+	@scripts/fuzz $(TARGETS)
 
 bench:
 	@$(CARGO) build --locked --release -p sandshell -p sandshell-bench
