@@ -11,7 +11,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/sandshell
 CARGO := cargo
 
-.PHONY: help run build test check attack coverage bench gen package clean tools crash load soak faults
+.PHONY: help run build test check attack coverage bench gen package clean tools crash load soak faults fuzz
 
 help:
 	@echo 'make run     build the release binary and serve a hub on LISTEN=$(LISTEN)'
@@ -24,6 +24,7 @@ help:
 	@echo 'make load    the highest rate that is served, latency at seven tenths of it, floods (ARGS=session)'
 	@echo 'make soak    mixed load with random kills for MINUTES=$(MINUTES); what has grown or is left at its end'
 	@echo 'make faults  every fault that make test has a sample of: failing system calls, kills, full disks, stalls, odd clients'
+	@echo 'make fuzz    libFuzzer on every reader of bytes from outside, MINUTES=1 each; a table'
 	@echo 'make gen     write openapi/*.json anew'
 	@echo 'make package static binaries, .deb, tarballs, checksums into .build/packages, and tests of them'
 	@echo 'make tools   install cargo-nextest and cargo-deny (slow, once)'
@@ -75,6 +76,10 @@ faults:
 	@SANDSHELL_FAULTS=full SANDSHELL_BIN=$(or $(SANDSHELL_BIN),$(abspath $(TARGET))/tested/sandshell) \
 		$(CARGO) test --locked --profile tested --config 'profile.tested.package.sandshell-tests.opt-level=0' \
 		-p sandshell-tests --test it faults:: -- --nocapture --test-threads=1
+
+# `make test` replays the corpora, and inputs made of them by a seed.
+fuzz:
+	@scripts/fuzz $(TARGETS)
 
 bench:
 	@$(CARGO) build --locked --release -p sandshell -p sandshell-bench

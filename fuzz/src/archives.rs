@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use sandshell_cli::fuzzing::unpack;
-use sandshell_files::archive::{Kind, Reader};
+use sandshell_files::archive::{Kind, Reader, decompress};
 use sandshell_files::{Stop, merge_into, replace};
 use sandshell_hub::images::import;
 use sha2::{Digest as _, Sha256};
@@ -50,9 +50,8 @@ fn set_right(data: &[u8]) -> Vec<u8> {
 /// Every path of an archive that a strict reader takes; `None` when it refuses the archive.
 fn entries(archive: &[u8]) -> Option<Vec<PathBuf>> {
     let plain = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
-    let mut reader = Reader::new(archive);
+    let mut reader = Reader::new(decompress(archive).ok()?);
     let mut paths = Vec::new();
-    let mut total = 0;
     while let Some(head) = reader.next().ok()? {
         assert!(plain(&head.path), "{:?}", head.path);
         if let Kind::HardLink(first) = &head.kind {
@@ -67,10 +66,8 @@ fn entries(archive: &[u8]) -> Option<Vec<PathBuf>> {
             }
         }
         assert_eq!(content, head.size);
-        total += content;
         paths.push(head.path);
     }
-    assert!(total <= archive.len() as u64, "more came out than was in it");
     Some(paths)
 }
 

@@ -14,7 +14,6 @@ use sandshell_types::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::input::Input;
 
@@ -34,7 +33,6 @@ fn check<T: DeserializeOwned + Serialize>(bytes: &[u8]) {
     });
     let again = serde_json::to_vec(&again).unwrap();
     assert_eq!(again, written);
-    assert!(serde_json::from_slice::<Value>(bytes).is_ok());
 }
 
 macro_rules! all {

@@ -9,7 +9,8 @@ use sandshell_exec::output::{JointPiece, OutputError, OutputLog, Stream};
 use crate::input::Input;
 use crate::place::{Place, runtime};
 
-const CAP: u64 = 4096;
+/// A cap that drops much, and one that drops nothing.
+const CAPS: [u64; 2] = [400, 1 << 30];
 
 /// A block of the order from a damaged file is refused or read, and says nothing impossible.
 pub(crate) fn order_of_output(data: &[u8]) {
@@ -35,7 +36,8 @@ pub(crate) fn log_files(data: &[u8]) {
 }
 
 async fn log(dir: &Path, input: &mut Input<'_>) {
-    let log = tiny_log(dir, CAP, u64::from(input.byte()));
+    let how = input.byte();
+    let log = tiny_log(dir, CAPS[usize::from(how & 1)], u64::from(how >> 1) % 80);
     let mut written: [Vec<u8>; 2] = Default::default();
     for _ in 0..input.byte() % 24 {
         let how = input.byte();

@@ -71,7 +71,7 @@ pub(crate) fn proxied_head(data: &[u8]) {
     let (query, cookies) = text.split_once('\n').unwrap_or((&text, ""));
     let path = inside_path("/x", Some(query));
     assert!(path.starts_with("/x") && path.len() <= query.len() + 3);
-    if !query.contains("sandshell") {
+    if !query.contains("port_token=") {
         assert_eq!(path, format!("/x?{query}"));
     }
     assert_eq!(inside_path("/x", path.strip_prefix("/x?")), path);
@@ -86,7 +86,7 @@ pub(crate) fn proxied_head(data: &[u8]) {
     for value in headers.get_all(COOKIE) {
         let theirs = value.as_bytes().split(|byte| *byte == b';');
         for cookie in theirs {
-            assert!(!cookie.trim_ascii().starts_with(b"sandshell-port="));
+            assert!(!cookie.trim_ascii().starts_with(b"sandshell_port_"));
         }
     }
     let once = headers.clone();

@@ -346,7 +346,7 @@ impl Event {
             NEED_MAP => Self::NeedMap,
             UNFIT => Self::Unfit(Step {
                 what: String::from_utf8_lossy(r.bytes()?).into_owned(),
-                errno: Errno::from_raw_os_error(r.i32()?),
+                errno: errno(r.i32()?).ok_or(Malformed)?,
             }),
             READY => Self::Ready {
                 root: fds.pop(),
@@ -365,7 +365,7 @@ impl Event {
             FAILED => Self::Failed {
                 id: r.u64()?,
                 stage: Stage::from_u32(r.u32()?).ok_or(Malformed)?,
-                errno: Errno::from_raw_os_error(r.i32()?),
+                errno: errno(r.i32()?).ok_or(Malformed)?,
             },
             EXITED => {
                 let (id, kind, value) = (r.u64()?, r.u32()?, r.i32()?);
@@ -380,6 +380,13 @@ impl Event {
         };
         Ok(Some(event))
     }
+}
+
+/// The error of a number that came from elsewhere; making one of a number that is none would panic.
+pub(crate) fn errno(number: i32) -> Option<Errno> {
+    (1..4096)
+        .contains(&number)
+        .then(|| Errno::from_raw_os_error(number))
 }
 
 fn write_all(fd: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
@@ -508,5 +515,24 @@ mod tests {
                 errno: Errno::NOENT
             }
         ));
+    }
+
+    #[test]
+    fn a_number_that_is_no_error_is_refused() {
+        for number in [0, -1, 4096, i32::MIN] {
+            let (agent, init) = packet::pair().unwrap();
+            let mut failed = Writer::new();
+            failed.u32(FAILED).u64(1).u32(1).i32(number);
+            packet::send(&init, &failed.finish(), &[]).unwrap();
+            let mut unfit = Writer::new();
+            unfit.u32(UNFIT).bytes(b"/proc").i32(number);
+            packet::send(&init, &unfit.finish(), &[]).unwrap();
+            for _ in 0..2 {
+                let received = Event::receive(&agent);
+                assert!(matches!(received, Err(ReceiveError::Malformed(_))), "{number}");
+            }
+            let step = format!("{{\"what\":\"/proc\",\"errno\":{number}}}");
+            assert!(serde_json::from_str::<Step>(&step).is_err(), "{number}");
+        }
     }
 }

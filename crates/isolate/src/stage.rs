@@ -168,7 +168,8 @@ mod errno_number {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Errno, D::Error> {
-        i32::deserialize(from).map(Errno::from_raw_os_error)
+        crate::protocol::errno(i32::deserialize(from)?)
+            .ok_or_else(|| serde::de::Error::custom("this is no error's number"))
     }
 }
 

@@ -50,6 +50,22 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         &["types", "sys", "isolate", "exec", "client", "testkit"],
     ),
     ("sandshell-tests", &["types", "sys", "client", "testkit"]),
+    (
+        "sandshell-fuzz",
+        &[
+            "types",
+            "sys",
+            "isolate",
+            "exec",
+            "files",
+            "contexts",
+            "agent",
+            "hub",
+            "client",
+            "compat",
+            "compat-e2b",
+        ],
+    ),
 ];
 
 /// Crates that speak HTTP do not go below the agent.

@@ -12,7 +12,7 @@ const UNSAFE: &str = concat!("un", "safe");
 const TODO: &str = concat!("to", "do!");
 
 fn sources() -> Vec<PathBuf> {
-    ["crates", "bench", "tests"]
+    ["crates", "bench", "fuzz", "tests"]
         .iter()
         .flat_map(|dir| files(dir, "rs"))
         .collect()
@@ -81,7 +81,7 @@ fn every_crate_keeps_the_lints_of_the_workspace() {
     let workspace: toml::Table = read("Cargo.toml").parse().unwrap();
     let rules = &workspace["workspace"]["lints"];
     assert_eq!(rules["rust"]["unsafe_code"].as_str(), Some("forbid"));
-    let manifests = ["crates", "bench", "tests"]
+    let manifests = ["crates", "bench", "fuzz", "tests"]
         .iter()
         .flat_map(|dir| files(dir, "toml"))
         .filter(|path| path.file_name().is_some_and(|name| name == "Cargo.toml"));

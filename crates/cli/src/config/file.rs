@@ -116,13 +116,15 @@ impl Reader<'_> {
             let advice = if USER_KEYS.contains(&key) {
                 elsewhere.to_owned()
             } else if let Some(meant) = names::nearest(key, known.iter().copied()) {
-                format!("; did you mean \"{prefix}{meant}\"?")
+                format!("; did you mean {:?}?", format!("{prefix}{meant}"))
             } else {
                 format!("; known are {}", known.join(", "))
             };
             let path = self.path.display();
+            // A project's file is written by others: its keys move no cursor.
+            let key = format!("{prefix}{key}");
             self.warnings
-                .push(format!("{path}: \"{prefix}{key}\" is ignored{advice}"));
+                .push(format!("{path}: {key:?} is ignored{advice}"));
         }
     }
 }

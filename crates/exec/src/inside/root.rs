@@ -62,7 +62,7 @@ impl Root {
     /// `ENOTDIR` for one that ends in a slash and names something else than a directory.
     pub fn find_parent(&self, path: &Path) -> Result<(OwnedFd, OsString), Errno> {
         match path.components().next_back() {
-            Some(Component::Normal(_)) if path.as_os_str().as_bytes().ends_with(b"/.") => {
+            Some(Component::Normal(_)) if ends_in_a_dot(path) => {
                 self.find_dir(path)?;
                 Err(Errno::INVAL)
             }
@@ -170,6 +170,15 @@ impl Root {
 pub fn wants_directory(path: &Path) -> bool {
     let path = path.as_os_str().as_bytes();
     path.ends_with(b"/") || path.ends_with(b"/.")
+}
+
+/// `Path` does not tell `name/.` from `name` either, nor `name/./`.
+fn ends_in_a_dot(path: &Path) -> bool {
+    let mut path = path.as_os_str().as_bytes();
+    while let [before @ .., b'/'] = path {
+        path = before;
+    }
+    path.ends_with(b"/.")
 }
 
 fn is_directory(stat: &Stat) -> bool {

@@ -139,7 +139,9 @@ impl Block {
         bytes
     }
 
+    /// Reads a block of a file, which may be damaged: what it says is possible, if not true.
     pub(super) fn decode(bytes: &[u8]) -> io::Result<Self> {
+        let damaged = || io::Error::from(io::ErrorKind::InvalidData);
         let mut words = bytes
             .chunks_exact(8)
             .filter_map(|word| word.try_into().ok());
@@ -147,7 +149,7 @@ impl Block {
             words
                 .next()
                 .map(u64::from_le_bytes)
-                .ok_or(io::Error::from(io::ErrorKind::InvalidData))
+                .ok_or_else(damaged)
         };
         let start = PerStream {
             stdout: word()?,
@@ -158,9 +160,11 @@ impl Block {
             let run = word()?;
             let (stream, len, _) = unpack(run);
             block.runs.push(run);
-            *block.end.get_mut(stream) += len;
+            let end = block.end.get_mut(stream);
+            *end = end.checked_add(len).ok_or_else(damaged)?;
         }
-        Ok(block)
+        let total = block.end.stdout.checked_add(block.end.stderr);
+        total.map(|_| block).ok_or_else(damaged)
     }
 }
 

@@ -321,6 +321,20 @@ fn runs_join_only_when_they_belong_together() {
     );
 }
 
+#[test]
+fn a_damaged_order_is_refused() {
+    let words = |words: [u64; 5]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let damaged: [Vec<u8>; 3] = [
+        // A run, a start, and both together that no number reaches.
+        words([u64::MAX, 0, 0, 1, 5 << 32]),
+        words([u64::MAX, 1, 0, 0, 0]),
+        words([u64::MAX - 4, 0, 0, 1, 1 << 63 | 5 << 32]),
+    ];
+    for bytes in damaged {
+        assert!(Block::decode(&bytes).is_err(), "{bytes:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_cancelled_runtime_does_not_stop_the_producer() {
     let dir = TempDir::new().unwrap();

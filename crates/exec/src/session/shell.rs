@@ -339,3 +339,37 @@ pub(crate) fn take_message(incoming: &mut Vec<u8>) -> Option<Message> {
     incoming.drain(..used.min(incoming.len()));
     message
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_taken_when_it_is_whole() {
+        let mut incoming = b"junk\0d7\0".to_vec();
+        assert_eq!(take_message(&mut incoming), None);
+        incoming.extend_from_slice(b"130\0/a b\0s7\0d8");
+        let done = Message::Done {
+            seq: 7,
+            status: 130,
+            cwd: "/a b".to_owned(),
+        };
+        assert_eq!(take_message(&mut incoming), Some(done));
+        assert_eq!(take_message(&mut incoming), Some(Message::Saved { seq: 7 }));
+        assert_eq!(take_message(&mut incoming), None);
+        assert_eq!(incoming, b"d8");
+    }
+
+    #[test]
+    fn a_flood_is_not_kept() {
+        for beginning in [&b""[..], b"d1\0", b"d1\x000\0"] {
+            let mut incoming = beginning.to_vec();
+            for _ in 0..2 * MESSAGE_MAX / 4096 {
+                incoming.extend_from_slice(&[b'x'; 4096]);
+                assert_eq!(take_message(&mut incoming), None);
+                assert!(incoming.len() <= MESSAGE_MAX);
+            }
+        }
+    }
+}

@@ -302,18 +302,23 @@ fn declared_name(line: &str) -> Option<&str> {
     rest.split('=').next()
 }
 
+/// The first of the 256 private-use characters, the last there are, that stand for bytes.
+const STAND_INS: u32 = 0x0010_FF00;
+
 /// Text in which each byte that is not UTF-8 stands as a private-use character, so that
-/// [`restore_bytes`] can put it back.
+/// [`restore_bytes`] can put it back. A character that is one of those itself stands as its bytes.
 pub(crate) fn lossless(bytes: &[u8]) -> String {
+    let stand_in = |byte: u8| char::from_u32(STAND_INS + u32::from(byte));
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        text.extend(
-            chunk
-                .invalid()
-                .iter()
-                .filter_map(|b| char::from_u32(0x0010_FF00 + u32::from(*b))),
-        );
+        for c in chunk.valid().chars() {
+            if u32::from(c) < STAND_INS {
+                text.push(c);
+            } else {
+                text.extend(c.encode_utf8(&mut [0; 4]).bytes().filter_map(stand_in));
+            }
+        }
+        text.extend(chunk.invalid().iter().copied().filter_map(stand_in));
     }
     text
 }
@@ -321,9 +326,9 @@ pub(crate) fn lossless(bytes: &[u8]) -> String {
 pub(crate) fn restore_bytes(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     for c in text.chars() {
-        match u32::from(c).checked_sub(0x0010_FF00) {
-            Some(byte) if byte <= 0xFF => bytes.push(byte as u8),
-            _ => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        match u32::from(c).checked_sub(STAND_INS) {
+            Some(byte) => bytes.push(byte as u8),
+            None => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
     bytes
@@ -368,5 +373,11 @@ mod tests {
     fn bytes_that_are_not_text_survive() {
         let bytes = b"a\xff\xfeb\xc3\xa9".to_vec();
         assert_eq!(restore_bytes(&lossless(&bytes)), bytes);
+    }
+
+    #[test]
+    fn characters_that_stand_for_bytes_survive() {
+        let text = "a\u{10ff00}b\u{10ffc3}\u{10ffff}";
+        assert_eq!(restore_bytes(&lossless(text.as_bytes())), text.as_bytes());
     }
 }
