@@ -9,13 +9,14 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/sandshell
 CARGO := cargo
 
-.PHONY: help run build test check attack bench gen package clean tools
+.PHONY: help run build test check attack model bench gen package clean tools
 
 help:
 	@echo 'make run     build the release binary and serve a hub on LISTEN=$(LISTEN)'
 	@echo 'make test    install what the tests need, then run everything'
 	@echo 'make check   format, lints and unit tests; for every save'
 	@echo 'make attack  a minute of file calls beside a program that swaps links under them'
+	@echo 'make model   10,000 random sequences of calls, each answer compared with a model (SEED=1)'
 	@echo 'make bench   the floor and us in one run: table and JSON (ARGS=--quick)'
 	@echo 'make gen     write openapi/*.json anew'
 	@echo 'make package static binaries, .deb, tarballs, checksums into .build/packages, and tests of them'
@@ -48,6 +49,14 @@ attack:
 	@$(if $(SANDSHELL_BIN),,$(CARGO) build --locked --profile tested -p sandshell)
 	@SANDSHELL_ATTACK_SECONDS=60 SANDSHELL_BIN=$(or $(SANDSHELL_BIN),$(abspath $(TARGET))/tested/sandshell) \
 		$(CARGO) test --locked -p sandshell-tests --test it never_a_byte_from_outside -- --nocapture
+
+# `make test` has a few hundred of them. The places share the sequences: half of them in each.
+model:
+	@$(if $(SANDSHELL_BIN),,$(CARGO) build --locked --profile tested -p sandshell)
+	@SANDSHELL_MODEL_SEQUENCES=5000 SANDSHELL_MODEL_SEED=$(or $(SEED),1) \
+		SANDSHELL_BIN=$(or $(SANDSHELL_BIN),$(abspath $(TARGET))/tested/sandshell) \
+		$(CARGO) test --locked --profile tested --config 'profile.tested.package.sandshell-tests.opt-level=0' \
+		-p sandshell-tests --test it model:: -- --nocapture
 
 bench:
 	@$(CARGO) build --locked --release -p sandshell -p sandshell-bench

@@ -166,7 +166,8 @@ impl Shell {
                                 }
                                 _ => {}
                             },
-            _ = &mut self.running.exit => return None,
+                            // Its exit is left for the owner, who is told only once.
+                            _ = crate::tree::ended(&self.running.live.pidfd) => return None,
                             () = tokio::time::sleep_until(deadline) => return None,
                         }
         }
