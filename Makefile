@@ -11,7 +11,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/sandshell
 CARGO := cargo
 
-.PHONY: help run build test check attack coverage bench gen package clean tools crash load soak faults fuzz
+.PHONY: help run build test check attack coverage bench gen package clean tools crash load soak faults fuzz model
 
 help:
 	@echo 'make run     build the release binary and serve a hub on LISTEN=$(LISTEN)'
@@ -25,6 +25,7 @@ help:
 	@echo 'make soak    mixed load with random kills for MINUTES=$(MINUTES); what has grown or is left at its end'
 	@echo 'make faults  every fault that make test has a sample of: failing system calls, kills, full disks, stalls, odd clients'
 	@echo 'make fuzz    libFuzzer on every reader of bytes from outside, MINUTES=1 each; a table'
+	@echo 'make model   10,000 random sequences of calls, each answer compared with a model (SEED=1)'
 	@echo 'make gen     write openapi/*.json anew'
 	@echo 'make package static binaries, .deb, tarballs, checksums into .build/packages, and tests of them'
 	@echo 'make tools   install cargo-nextest and cargo-deny (slow, once)'
@@ -80,6 +81,14 @@ faults:
 # `make test` replays the corpora, and inputs made of them by a seed.
 fuzz:
 	@scripts/fuzz $(TARGETS)
+
+# `make test` has a few hundred of them. The places share the sequences: half of them in each.
+model:
+	@$(if $(SANDSHELL_BIN),,$(CARGO) build --locked --profile tested -p sandshell)
+	@SANDSHELL_MODEL_SEQUENCES=5000 SANDSHELL_MODEL_SEED=$(or $(SEED),1) \
+		SANDSHELL_BIN=$(or $(SANDSHELL_BIN),$(abspath $(TARGET))/tested/sandshell) \
+		$(CARGO) test --locked --profile tested --config 'profile.tested.package.sandshell-tests.opt-level=0' \
+		-p sandshell-tests --test it model:: -- --nocapture
 
 bench:
 	@$(CARGO) build --locked --release -p sandshell -p sandshell-bench

@@ -8,7 +8,7 @@
 //! The model is a state machine for each kind of thing; `world/sessions.rs`, `world/processes.rs` and
 //! `world/terminals.rs` draw theirs, `script.rs` is its bash. It predicts exit codes, the exact bytes of
 //! each stream, offsets, the state of sessions, lists, and the codes of refusals. At the end of every sequence
-//! nothing of it may be left: no process, no record.
+//! nothing of it may be left, no process and no record, and the log of events must tell of each thing's life.
 //!
 //! One agent, in bubblewrap or in a sandbox of a hub, serves many sequences, several at a time; ids that begin with
 //! the sequence's own prefix keep them apart. A sequence that fails is made shorter and printed twice: as
@@ -19,6 +19,7 @@
 
 mod act;
 mod drive;
+mod races;
 mod regressions;
 mod script;
 mod step;
@@ -28,6 +29,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use sandshell_client::Client;
 use sandshell_client::types::{IsolationPolicy, IsolationSpec, SandboxSpec, SessionRequest};
@@ -35,7 +37,7 @@ use sandshell_testkit::{Agent, Hub};
 use tokio::runtime::Runtime;
 
 use self::act::Act;
-use self::drive::{Chosen, Driver, act_in_time};
+use self::drive::{Chosen, Driver, Events, act_in_time};
 use self::step::Step;
 use self::world::World;
 use crate::calls::in_time;
@@ -47,8 +49,26 @@ const AT_A_TIME: u32 = 4;
 /// A failing sequence is tried this often in shorter forms.
 const SHRINK_STEPS: u32 = 400;
 
-/// Numbers the sequences of this test's process.
-static NEXT: AtomicU32 = AtomicU32::new(0);
+/// What keeps sequences apart.
+struct Names {
+    /// Ids of the sequence begin with it.
+    prefix: String,
+    dir: String,
+    /// Seconds that no other program on the machine sleeps.
+    marker: String,
+}
+
+impl Names {
+    fn next() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self {
+            prefix: format!("m{number}-"),
+            dir: format!("/tmp/model-{number}"),
+            marker: format!("86400.{:07}{number:07}", std::process::id()),
+        }
+    }
+}
 
 /// An agent that serves sequences.
 struct Place {
@@ -103,14 +123,15 @@ struct Failure(String);
 
 /// Runs one sequence to its end.
 fn run(place: &Place, steps: &[Step]) -> Result<(), Failure> {
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let prefix = format!("m{number}-");
-    let dir = format!("/tmp/model-{number}");
-    // Seconds that no other program on the machine sleeps.
-    let marker = format!("86400.{:07}{number:07}", std::process::id());
+    let Names {
+        prefix,
+        dir,
+        marker,
+    } = Names::next();
     let acts = World::plan(&prefix, &dir, &marker, &place.cwd, steps);
     place.runtime.block_on(async {
         let mut driver = Driver::new(place.client.clone(), &prefix, &place.chosen);
+        let events = Events::listen(&place.client, &prefix).await;
         let made = driver.prepare(&dir).await;
         let mut failed = made.err().map(|error| (0, error));
         for (index, act) in acts.iter().enumerate() {
@@ -121,10 +142,13 @@ fn run(place: &Place, steps: &[Step]) -> Result<(), Failure> {
                 failed = Some((index, error));
             }
         }
-        if failed.is_none()
-            && let Err(error) = driver.nothing_is_left(&dir, &marker).await
-        {
-            failed = Some((acts.len(), error));
+        if failed.is_none() {
+            let told = match events {
+                Ok(events) => events.are_those_of(&acts).await,
+                Err(error) => Err(error),
+            };
+            let left = driver.nothing_is_left(&dir, &marker).await;
+            failed = told.and(left).err().map(|error| (acts.len(), error));
         }
         let Some((index, error)) = failed else {
             return Ok(());
@@ -149,69 +173,62 @@ fn number(name: &str, usual: u32) -> u32 {
     set.map_or(usual, |text| text.parse().expect("a number"))
 }
 
-/// Runs random sequences, several at a time, and panics with the shortest form of the first that fails.
-fn run_many(place: &Place) {
-    let sequences = number("SANDSHELL_MODEL_SEQUENCES", SEQUENCES);
+/// Makes random plans and runs them, several at a time; panics with the shortest form of those that fail.
+fn run_many<S: Strategy>(
+    share_of_all: u32,
+    plans: impl Fn() -> S + Sync,
+    run: impl Fn(&S::Value) -> Result<(), Failure> + Sync,
+    shown: impl Fn(&S::Value) -> String + Sync,
+) {
+    let sequences = number("SANDSHELL_MODEL_SEQUENCES", SEQUENCES) / share_of_all;
     let seed = number("SANDSHELL_MODEL_SEED", 1);
     let done = AtomicU32::new(0);
     let began = Instant::now();
+    let work = |worker: u32| {
+        let share = sequences / AT_A_TIME + u32::from(worker < sequences % AT_A_TIME);
+        let mut runner = runner(share, seed, worker);
+        let outcome = runner.run(&plans(), |plan| {
+            tell(done.fetch_add(1, Ordering::Relaxed) + 1, sequences, began);
+            run(&plan).map_err(|failure| TestCaseError::fail(failure.0))
+        });
+        outcome.map_err(|error| match error {
+            TestError::Fail(reason, plan) => format!(
+                "SANDSHELL_MODEL_SEED={seed}, worker {worker}: this fails:\n{}  As calls:\n{reason}",
+                shown(&plan)
+            ),
+            TestError::Abort(reason) => format!("worker {worker} gave up: {reason}"),
+        })
+    };
     let failures: Vec<String> = std::thread::scope(|scope| {
+        let work = &work;
         let workers: Vec<_> = (0..AT_A_TIME)
-            .map(|worker| {
-                let share = sequences / AT_A_TIME + u32::from(worker < sequences % AT_A_TIME);
-                let done = &done;
-                let progress = move || {
-                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                    tell(done, sequences, began);
-                };
-                scope.spawn(move || work(place, worker, share, seed, &progress))
-            })
+            .map(|worker| scope.spawn(move || work(worker)))
             .collect();
-        workers
-            .into_iter()
-            .filter_map(|worker| worker.join().unwrap().err())
-            .collect()
+        let ended = workers.into_iter().map(|worker| worker.join().unwrap());
+        ended.filter_map(Result::err).collect()
     });
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The share of one worker: a generator of its own, whose seed a failure names.
-fn work(
-    place: &Place,
-    worker: u32,
-    share: u32,
-    seed: u32,
-    progress: &(dyn Fn() + Sync),
-) -> Result<(), String> {
+/// A generator of one worker's own, whose seed a failure names.
+fn runner(cases: u32, seed: u32, worker: u32) -> TestRunner {
     let mut bytes = [0; 32];
     bytes[..4].copy_from_slice(&seed.to_le_bytes());
     bytes[4..8].copy_from_slice(&worker.to_le_bytes());
     let config = Config {
-        cases: share,
+        cases,
         max_shrink_iters: SHRINK_STEPS,
         // Seeds say nothing once a generator has changed: a failure becomes a test in `regressions`.
         failure_persistence: None,
         ..Config::default()
     };
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let mut runner = TestRunner::new_with_rng(config, rng);
-    let outcome = runner.run(&step::sequence(), |steps| {
-        progress();
-        run(place, &steps).map_err(|failure| TestCaseError::fail(failure.0))
-    });
-    outcome.map_err(|error| match error {
-        TestError::Fail(reason, steps) => {
-            let steps: String = steps
-                .iter()
-                .map(|step| format!("    Step::{step:?},\n"))
-                .collect();
-            format!(
-                "SANDSHELL_MODEL_SEED={seed}, worker {worker}: a sequence fails.\n  \
-                 As steps:\n{steps}  As calls:\n{reason}"
-            )
-        }
-        TestError::Abort(reason) => format!("worker {worker} gave up: {reason}"),
-    })
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}
+
+/// Steps as they are written in a regression test.
+fn as_steps(steps: &Vec<Step>) -> String {
+    let lines = steps.iter().map(|step| format!("    Step::{step:?},\n"));
+    format!("  As steps:\n{}", lines.collect::<String>())
 }
 
 #[expect(clippy::print_stderr, reason = "progress of a long run")]
@@ -221,14 +238,55 @@ fn tell(done: u32, of: u32, began: Instant) {
     }
 }
 
+fn sequences(place: &Place) {
+    run_many(1, step::sequence, |steps| run(place, steps), as_steps);
+}
+
 #[test]
 fn random_sequences_in_bubblewrap_are_as_the_model_says() {
     let (_agent, place) = Place::in_bubblewrap();
-    run_many(&place);
+    sequences(&place);
 }
 
 #[test]
 fn random_sequences_in_a_sandbox_are_as_the_model_says() {
     let (_hub, place) = Place::in_a_sandbox();
-    run_many(&place);
+    sequences(&place);
+}
+
+/// Calls at once about one id. A tenth as many as sequences.
+fn races(place: &Place) {
+    run_many(
+        10,
+        races::plans,
+        |(kind, plans)| {
+            let names = Names::next();
+            let race = races::race(&place.client, &names.prefix, &names.marker, *kind, plans);
+            place.runtime.block_on(race).map_err(Failure)
+        },
+        |plans| format!("  {plans:?}\n"),
+    );
+}
+
+#[test]
+fn calls_at_once_about_one_id_have_an_order() {
+    let (_hub, place) = Place::in_a_sandbox();
+    races(&place);
+    let (_agent, place) = Place::in_bubblewrap();
+    races(&place);
+}
+
+#[test]
+fn clients_take_turns_in_one_session() {
+    let (_agent, place) = Place::in_bubblewrap();
+    run_many(
+        20,
+        || prop::collection::vec(1..8_u8, 1..5),
+        |counts| {
+            let prefix = Names::next().prefix;
+            let turns = races::take_turns(&place.client, &prefix, counts);
+            place.runtime.block_on(turns).map_err(Failure)
+        },
+        |counts| format!("  {counts:?} commands\n"),
+    );
 }

@@ -374,11 +374,23 @@ impl Executor {
     ) -> Result<(ProcessHandle, bool), ExecError> {
         check_process(&spec)?;
         let id = spec.id.clone().unwrap_or_else(ProcessId::generate);
-        let made = self.make_process(kind, id.clone(), spec.clone(), result, files);
-        self.0
-            .processes
-            .get_or_make(&id, &spec, Box::pin(made))
-            .await
+        let make = self.make_process(kind, id.clone(), spec.clone(), result, files);
+        let processes = &self.0.processes;
+        let (process, made) = processes.get_or_make(&id, &spec, Box::pin(make)).await?;
+        // An exec and a process may look alike; what only an exec can say is not in their common spec.
+        let differs = match process.result_spec() {
+            _ if process.kind() != kind => Some("id"),
+            there if there.max_bytes != result.max_bytes => Some("max_output_bytes"),
+            there if there.truncate != result.truncate => Some("truncate"),
+            _ => None,
+        };
+        match differs {
+            Some(field) => Err(ExecError::IdConflict {
+                id: id.to_string(),
+                field: field.to_owned(),
+            }),
+            None => Ok((process, made)),
+        }
     }
 
     async fn make_process(
@@ -510,7 +522,7 @@ impl Executor {
         let process = self.process(id)?;
         let reply = process.kill(Duration::ZERO).await;
         if reply.survivors.is_empty() {
-            self.0.processes.remove(id);
+            self.0.processes.remove(id, &process);
         }
         Ok(reply)
     }
@@ -583,7 +595,7 @@ impl Executor {
     pub async fn end_session(&self, id: &str) -> Result<KillReply, ExecError> {
         let session = self.session(id)?;
         let reply = session.end("it was deleted").await;
-        self.0.sessions.remove(id);
+        self.0.sessions.remove(id, &session);
         Ok(reply)
     }
 
@@ -622,9 +634,10 @@ impl Executor {
 
     /// Ends all that was started on a terminal, then forgets it.
     pub async fn destroy_terminal(&self, id: &str) -> Result<KillReply, ExecError> {
-        let reply = self.terminal(id)?.kill(Duration::ZERO).await;
+        let terminal = self.terminal(id)?;
+        let reply = terminal.kill(Duration::ZERO).await;
         if reply.survivors.is_empty() {
-            self.0.terminals.remove(id);
+            self.0.terminals.remove(id, &terminal);
         }
         Ok(reply)
     }

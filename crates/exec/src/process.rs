@@ -127,6 +127,9 @@ impl Entry for ProcessHandle {
     fn is_held(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 /// Starts a program with pipes of its own: the way in for everything but pooled shells. All that can
@@ -220,6 +223,10 @@ impl ProcessHandle {
     /// Its id.
     pub fn id(&self) -> &ProcessId {
         &self.0.id
+    }
+
+    pub(crate) fn result_spec(&self) -> ResultSpec {
+        self.0.result
     }
 
     /// What made it.
@@ -487,7 +494,7 @@ async fn run(
     let id = process.id.clone();
     drop(process);
     if let Some(processes) = processes.upgrade() {
-        processes.finished(id);
+        processes.finished(id.as_str());
     }
 }
 

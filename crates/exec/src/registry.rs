@@ -24,6 +24,8 @@ pub(crate) trait Entry: Clone {
     fn spec(&self) -> &Self::Spec;
     /// Whether anyone but the registry holds it.
     fn is_held(&self) -> bool;
+    /// Whether the other is a handle of the same thing.
+    fn is(&self, other: &Self) -> bool;
 }
 
 #[derive(Debug)]
@@ -39,7 +41,8 @@ struct Inner<K, T> {
     /// Ids in order of creation, so that lists are stable.
     order: BTreeMap<u64, K>,
     next: u64,
-    finished: VecDeque<(Instant, K)>,
+    /// Numbers of what may be forgotten, the oldest first.
+    finished: VecDeque<(Instant, u64)>,
 }
 
 #[derive(Debug)]
@@ -125,15 +128,27 @@ where
     }
 
     /// Marks a thing as finished: from now on it may be forgotten.
-    pub(crate) fn finished(&self, id: K) {
+    pub(crate) fn finished(&self, id: &str) {
         let mut inner = self.lock();
-        inner.finished.push_back((Instant::now(), id));
+        let Some(number) = inner.cells.get(id).map(|slot| slot.number) else {
+            return;
+        };
+        inner.finished.push_back((Instant::now(), number));
         inner.forget_old(self.keep, self.keep_for);
     }
 
-    /// Forgets a thing at once.
-    pub(crate) fn remove(&self, id: &str) {
-        self.lock().remove(id);
+    /// Forgets a thing at once. Another that has its id by now stays.
+    pub(crate) fn remove(&self, id: &str, thing: &T) {
+        let mut inner = self.lock();
+        let Some(slot) = inner.cells.get(id) else {
+            return;
+        };
+        if slot.cell.get().is_some_and(|there| there.is(thing)) {
+            let number = slot.number;
+            // It no longer counts among those that are kept.
+            inner.finished.retain(|(_, finished)| *finished != number);
+            inner.remove(id);
+        }
     }
 }
 
@@ -182,15 +197,18 @@ where
             if self.finished.len() <= keep && at.elapsed() < keep_for {
                 break;
             }
-            let Some((at, id)) = self.finished.pop_front() else {
+            let Some((at, number)) = self.finished.pop_front() else {
                 break;
+            };
+            let Some(id) = self.order.get(&number).cloned() else {
+                continue;
             };
             let in_use = self
                 .cells
                 .get::<str>(id.borrow())
                 .is_some_and(|slot| slot.cell.get().is_some_and(Entry::is_held));
             if in_use {
-                held.push((at, id));
+                held.push((at, number));
             } else {
                 self.remove(id.borrow());
             }
@@ -232,6 +250,9 @@ mod tests {
         }
         fn is_held(&self) -> bool {
             Arc::strong_count(&self.0) > 1
+        }
+        fn is(&self, other: &Self) -> bool {
+            Arc::ptr_eq(&self.0, &other.0)
         }
     }
 
@@ -278,17 +299,45 @@ mod tests {
     async fn finished_things_are_forgotten_by_count_but_not_while_held() {
         let registry = Registry::new(2, Duration::from_mins(1));
         let (held, _) = make(&registry, "held", 0).await.unwrap();
-        registry.finished("held".to_owned());
+        registry.finished("held");
         for n in 0..4 {
             make(&registry, &n.to_string(), n).await.unwrap();
-            registry.finished(n.to_string());
+            registry.finished(&n.to_string());
         }
         assert!(registry.get("held").is_some());
         assert!(registry.get("0").is_none());
         assert!(registry.get("3").is_some());
         drop(held);
         make(&registry, "last", 9).await.unwrap();
-        registry.finished("last".to_owned());
+        registry.finished("last");
         assert!(registry.get("held").is_none());
+    }
+
+    #[tokio::test]
+    async fn a_late_removal_leaves_the_next_of_the_same_id() {
+        let registry = Registry::new(2, Duration::from_mins(1));
+        let (first, _) = make(&registry, "a", 1).await.unwrap();
+        registry.remove("a", &first);
+        let (second, made) = make(&registry, "a", 1).await.unwrap();
+        assert!(made);
+        registry.remove("a", &first);
+        assert!(registry.get("a").is_some_and(|there| there.is(&second)));
+        registry.remove("a", &second);
+        assert!(registry.get("a").is_none());
+    }
+
+    #[tokio::test]
+    async fn what_was_removed_does_not_count_among_the_kept() {
+        let registry = Registry::new(2, Duration::from_mins(1));
+        make(&registry, "kept", 1).await.unwrap();
+        registry.finished("kept");
+        for _ in 0..5 {
+            let (thing, _) = make(&registry, "a", 1).await.unwrap();
+            registry.finished("a");
+            registry.remove("a", &thing);
+        }
+        make(&registry, "a", 1).await.unwrap();
+        registry.finished("a");
+        assert!(registry.get("kept").is_some() && registry.get("a").is_some());
     }
 }

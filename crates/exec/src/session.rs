@@ -125,6 +125,9 @@ impl Entry for SessionHandle {
     fn is_held(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 /// What a session is made from.

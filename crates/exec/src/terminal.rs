@@ -130,6 +130,9 @@ impl Entry for TerminalHandle {
     fn is_held(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 /// Refuses sizes that no terminal has.
@@ -216,12 +219,11 @@ impl TerminalHandle {
             cap: LOG_BYTES.min(host.config.log_bytes),
             keep_head: 0,
         };
-        // No id has a plus, so no process can have the same directory.
         let logs = host.config.state_dir.join("logs");
         let now = Timestamp::now();
         let (input, inputs) = mpsc::channel(INPUTS);
         let terminal = Arc::new(Terminal {
-            log: OutputLog::new(logs.join(format!("terminal+{id}")), limits),
+            log: OutputLog::new(logs.join(id.as_str()), limits),
             id,
             spec,
             model: Mutex::new(Model {

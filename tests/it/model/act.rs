@@ -25,6 +25,8 @@ pub(super) struct Expected {
     pub(super) stderr: Vec<Vec<u8>>,
     pub(super) timed_out: bool,
     pub(super) interrupted: bool,
+    /// Whether bash may have told, on stderr, of a program that SIGINT did not end in time.
+    pub(super) told: bool,
     /// `left_running`.
     pub(super) left: Vec<u32>,
     /// Bytes left out of the two streams.
@@ -42,6 +44,7 @@ impl Expected {
             stderr: vec![Vec::new()],
             timed_out: false,
             interrupted: false,
+            told: false,
             left: vec![0],
             omitted: None,
             cwd: String::new(),
@@ -143,8 +146,10 @@ pub(super) enum Act {
         id: String,
         expect: Answer<(Option<String>, &'static [&'static str])>,
     },
+    /// Kills its shell, once its state is copied where that is asked for.
     KillShell {
         id: String,
+        copied: bool,
     },
     Patch {
         id: String,
@@ -213,6 +218,15 @@ pub(super) enum Act {
     DeleteProcess {
         id: String,
         expect: Answer<Killed>,
+    },
+    /// Begins to read the output of a process, and keeps the connection.
+    OpenOutput {
+        id: String,
+    },
+    /// Reads what was begun, to its end.
+    RestOfOutput {
+        id: String,
+        expect: Vec<u8>,
     },
     /// Waits for the end, or 1 ms where there is none to be.
     Wait {
@@ -342,7 +356,14 @@ impl Act {
             }
             Self::Disconnect { command } => (format!("drop the connection of {command}"), none),
             Self::Interrupt { id, .. } => (format!("POST {}", session(id, "/interrupt")), none),
-            Self::KillShell { id } => (format!("kill -KILL the shell of {id}"), none),
+            Self::KillShell { id, copied } => {
+                let first = if *copied {
+                    "start a process from it, then "
+                } else {
+                    ""
+                };
+                (format!("{first}kill -KILL the shell of {id}"), none)
+            }
             Self::Patch {
                 id,
                 env: (name, value),
@@ -392,6 +413,11 @@ impl Act {
                 json!({ "grace_ms": grace_ms }),
             ),
             Self::DeleteProcess { id, .. } => (format!("DELETE {}", process(id, "")), none),
+            Self::OpenOutput { id } => (
+                format!("GET {}", process(id, "/output?follow=true, wait")),
+                none,
+            ),
+            Self::RestOfOutput { id, .. } => (format!("read on in the first output of {id}"), none),
             Self::Wait { id, ends, .. } => (
                 format!("POST {}", process(id, "/wait")),
                 if *ends {

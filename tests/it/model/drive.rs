@@ -1,5 +1,6 @@
 //! Makes the calls of a sequence against a real agent and compares each answer with what the model said.
 
+mod events;
 mod processes;
 mod sessions;
 mod terminals;
@@ -9,9 +10,12 @@ use std::fmt::Debug;
 use std::sync::Mutex;
 
 use sandshell_client::types::{Encoded, ExecRequest, ExecResult, KillReply, TextEncoding};
-use sandshell_client::{Client, ClientError, EventStream, Page, ProcessFilter, TerminalConnection};
+use sandshell_client::{
+    ByteStream, Client, ClientError, EventStream, Page, ProcessFilter, TerminalConnection,
+};
 use sandshell_testkit::wait_until_gone;
 
+pub(super) use self::events::Events;
 use super::act::{Act, Answer, Exit, Expected, Killed};
 use crate::calls::{DEADLINE, Heard, exec_of, in_time};
 
@@ -48,6 +52,8 @@ pub(super) struct Driver<'a> {
     streams: HashMap<String, EventStream>,
     /// What they have said, also when the client has gone.
     heard: HashMap<String, Heard>,
+    /// Outputs of processes that are being read.
+    outputs: HashMap<String, ByteStream>,
     /// Connections to terminals, and the offset each is at.
     terminals: HashMap<String, (TerminalConnection, u64)>,
     /// The shell of each session, and how often it had been replaced.
@@ -64,10 +70,16 @@ impl<'a> Driver<'a> {
             chosen,
             streams: HashMap::new(),
             heard: HashMap::new(),
+            outputs: HashMap::new(),
             terminals: HashMap::new(),
             shells: HashMap::new(),
             pids: Vec::new(),
         }
+    }
+
+    /// Processes that must not be left at the end.
+    pub(super) fn knows(&mut self, pids: impl IntoIterator<Item = i32>) {
+        self.pids.extend(pids);
     }
 
     /// Makes the sequence's directory.
@@ -108,6 +120,8 @@ impl<'a> Driver<'a> {
             | Act::Signal { .. }
             | Act::Kill { .. }
             | Act::DeleteProcess { .. }
+            | Act::OpenOutput { .. }
+            | Act::RestOfOutput { .. }
             | Act::Wait { .. }
             | Act::Output { .. }
             | Act::Events { .. } => self.with_process(act).await,

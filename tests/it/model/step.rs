@@ -149,6 +149,11 @@ pub(super) enum Step {
         grace: bool,
     },
     DeleteProcess(At),
+    /// Deletes it and starts it again, perhaps while its output is still being read.
+    StartAnew {
+        at: At,
+        read: bool,
+    },
     Wait(At),
     LookAtProcess(At),
     ReadProcess {
@@ -189,7 +194,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => prop::collection::vec(1..=255_u8, 0..12),
         1 => Just("a \u{fc}\u{20ac}\u{1f41a}'\"$`\\!\n\n".as_bytes().to_vec()),
-        1 => prop::collection::vec(prop::num::u8::ANY.prop_map(|b| b | 1), 3000..5000),
+        1 => Just((0..600_u32).map(|n| (n % 255 + 1) as u8).collect()),
     ]
 }
 
@@ -329,6 +334,7 @@ fn with_process() -> impl Strategy<Value = Step> {
             .prop_map(|(at, signal, tree)| Step::Signal { at, signal, tree }),
         4 => (at(), any::<bool>()).prop_map(|(at, grace)| Step::Kill { at, grace }),
         3 => at().prop_map(Step::DeleteProcess),
+        3 => (at(), any::<bool>()).prop_map(|(at, read)| Step::StartAnew { at, read }),
         2 => at().prop_map(Step::Wait),
         2 => at().prop_map(Step::LookAtProcess),
         4 => (at(), any::<u8>(), any::<bool>())

@@ -140,6 +140,7 @@ impl World {
                 let id = self.process_at(*at);
                 self.delete_process(&id);
             }
+            Step::StartAnew { at, read } => self.start_anew(*at, *read),
             Step::Wait(at) => self.wait(*at),
             Step::LookAtProcess(at) => self.look_at_process(*at),
             Step::ReadProcess { at, cut, events } => self.read_process(*at, *cut, *events),

@@ -1,6 +1,7 @@
 //! The handle of an output log and the state behind it.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -111,11 +112,15 @@ pub struct OutputLog {
 }
 
 impl OutputLog {
-    /// An empty log. `dir` belongs to the log alone: it is created when the first bytes leave
+    /// An empty log. Its directory is `dir` and a number of its own, because a name may be used
+    /// again while the log before is still read or being removed. It is created when the first bytes leave
     /// memory, and removed with all that is in it, in the background, after the last handle and
     /// the last reader are dropped.
     pub fn new(dir: PathBuf, limits: LogLimits) -> Self {
-        Self::with_config(Config::new(dir, limits))
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let mut own = dir.into_os_string();
+        own.push(format!("+{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        Self::with_config(Config::new(own.into(), limits))
     }
 
     pub(super) fn with_config(config: Config) -> Self {

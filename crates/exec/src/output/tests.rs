@@ -28,7 +28,7 @@ use Stream::{Stderr, Stdout};
 const PLENTY: u64 = 1 << 30;
 
 fn real(dir: &Path, cap: u64, keep_head: u64) -> OutputLog {
-    OutputLog::new(dir.join("log"), LogLimits { cap, keep_head })
+    OutputLog::with_config(Config::new(dir.join("log"), LogLimits { cap, keep_head }))
 }
 
 async fn read_all(mut reader: StreamReader) -> Vec<u8> {
@@ -99,6 +99,33 @@ fn the_directory_goes_with_the_last_reader() {
     // A runtime that goes away runs or drops what it was given; both remove the directory.
     drop(runtime);
     assert!(!dir.path().join("log").exists());
+}
+
+#[tokio::test]
+async fn a_name_that_is_used_again_leaves_the_log_before_alone() {
+    let dir = TempDir::new().unwrap();
+    let again = || {
+        let limits = LogLimits {
+            cap: 256 << 20,
+            keep_head: 0,
+        };
+        OutputLog::new(dir.path().join("name"), limits)
+    };
+    let write = async |log: &OutputLog, byte: u8| {
+        log.append(Stdout, &vec![byte; 3 << 20]).await;
+        log.end();
+        settled(log).await;
+    };
+    let first = again();
+    write(&first, 1).await;
+    let reader = first.reader(Stdout, 0, true).unwrap();
+    drop(first);
+    let second = again();
+    write(&second, 2).await;
+    assert_eq!(read_all(reader).await, vec![1; 3 << 20]);
+    // The first is being removed by now.
+    let reader = second.reader(Stdout, 0, true).unwrap();
+    assert_eq!(read_all(reader).await, vec![2; 3 << 20]);
 }
 
 #[tokio::test]

@@ -61,10 +61,21 @@ struct Owner {
     seq: u64,
     /// Number under which it was last asked to save its state.
     saves: u64,
+    /// What the present shell was begun with, and the number under which it saves that.
+    begun: (Begun, u64),
+    /// Changes of the environment that were promised, and the number under which they are saved.
+    owed: (Env, u64),
     /// Number of the saved state that was looked at, and whether it is plain.
     plain: Option<(u64, bool)>,
     /// `$?` for the next command.
     last_status: i32,
+}
+
+/// What a shell is begun with: given again to the next, when it is killed before it has saved anything.
+#[derive(Clone)]
+enum Begun {
+    Spec,
+    State(Box<Snapshot>),
 }
 
 /// Why a session ends, and who wants to know when it has.
@@ -72,6 +83,9 @@ struct End {
     reason: String,
     reply: Option<oneshot::Sender<KillReply>>,
 }
+
+/// Who waits for a copy of the state.
+type Copies = Vec<oneshot::Sender<Option<Snapshot>>>;
 
 type InterruptReplies = Vec<oneshot::Sender<(Option<CommandId>, &'static str)>>;
 
@@ -85,10 +99,15 @@ pub(super) async fn begin(session: Arc<Session>, start: Start) -> Result<(), Exe
         controls: start.controls,
         seq: 0,
         saves: 0,
+        begun: (Begun::Spec, 0),
+        owed: (Env::default(), 0),
         plain: None,
         last_status: 0,
     };
-    if let Err(error) = owner.prepare(start.state.as_ref()).await {
+    let with = start
+        .state
+        .map_or(Begun::Spec, |state| Begun::State(Box::new(state)));
+    if let Err(error) = owner.prepare(with).await {
         // A failed create leaves nothing behind, not even for a moment.
         owner.shell.running.live.tree.kill(Duration::ZERO).await;
         return Err(error);
@@ -99,9 +118,20 @@ pub(super) async fn begin(session: Arc<Session>, start: Start) -> Result<(), Exe
 
 impl Owner {
     /// Brings the shell into the state the session begins with.
-    async fn prepare(&mut self, state: Option<&Snapshot>) -> Result<(), ExecError> {
-        if let Some(state) = state {
-            return self.put_state(state).await;
+    async fn prepare(&mut self, with: Begun) -> Result<(), ExecError> {
+        let begun = match &with {
+            Begun::State(state) => self.put_state(state).await,
+            Begun::Spec => self.follow_spec().await,
+        };
+        self.begun = (with, self.saves);
+        begun
+    }
+
+    async fn follow_spec(&mut self) -> Result<(), ExecError> {
+        {
+            let mut facts = self.session.facts();
+            facts.state = SessionState::Idle;
+            facts.cwd.clone_from(&self.shell.cwd);
         }
         let spec = self.session.spec.clone();
         self.apply_environment(&spec.env).await?;
@@ -155,17 +185,16 @@ impl Owner {
                 }
             }
             Control::Snapshot { reply } => {
-                self.wait_until_saved().await;
-                let _ = reply.send(self.shell.snapshot());
-            }
-            Control::Environment { changes } => {
-                if !changes.is_empty() {
-                    let applied = self.apply_environment(&changes).await;
-                    if applied.is_err() || self.save().await.is_err() {
-                        tracing::warn!(session = %self.session.id, "a patch met a dead shell");
-                    }
+                if !self.wait_until_saved().await
+                    && let Err(error) = self.restore().await
+                {
+                    return Some(End::because(&format!(
+                        "its shell could not be replaced: {error}"
+                    )));
                 }
+                self.hand_out(vec![reply]).await;
             }
+            Control::Environment { changes } => self.change_environment(changes).await,
             Control::End { reason, reply } => {
                 return Some(End {
                     reason,
@@ -191,12 +220,14 @@ impl Owner {
         // another one takes over and the command is given to it, once. When it is we who lack
         // something, the shell is as it was: only the command is refused.
         for last_try in [false, true] {
+            let mut copies = Copies::new();
             match self.start_command(command).await {
                 Ok(mut run) => {
                     let over = self.attend(command, &mut run, dies_at).await;
                     if last_try || !matches!(over, Over::NeverStarted) {
                         return self.close(command, run, over).await;
                     }
+                    copies = run.copies;
                 }
                 Err(error @ (ExecError::Cwd { .. } | ExecError::Unavailable { .. })) => {
                     {
@@ -237,6 +268,8 @@ impl Owner {
                     "its shell could not be replaced: {error}"
                 )));
             }
+            self.session.facts().state = SessionState::Busy;
+            self.hand_out(copies).await;
         }
         None
     }
@@ -291,6 +324,7 @@ impl Owner {
         }
         let mark = self.session.host.nursery.mark(self.session.fence.as_ref());
         self.seq += 1;
+        let saved_before = self.saves;
         let stays = self.stays_as_saved(&request.command) && before.is_empty();
         let mut lines =
             before + &dialect.command(self.seq, self.last_status, request.stdin.is_some());
@@ -308,6 +342,7 @@ impl Owner {
             mark: Some(mark),
             pump: Some(pump),
             deadline: timeout.map(|time| Instant::now() + time),
+            saved_before,
             after,
             ..Run::default()
         })
@@ -326,6 +361,12 @@ impl Owner {
         let mut watchdog = Instant::now() + WATCHDOG.0;
         let mut suspicious = false;
         let over = loop {
+            // The shell may still be saving the state from before this command.
+            if self.shell.line.saved() >= Some(run.saved_before) {
+                for reply in run.copies.drain(..) {
+                    let _ = reply.send(self.saved_state());
+                }
+            }
             let live = &self.shell.running.live;
             let dialect = self.shell.dialect;
             let stage_over = async {
@@ -361,9 +402,7 @@ impl Owner {
                             let _ = reply.send((None, "none"));
                         }
                     }
-                    Some(Control::Snapshot { reply }) => {
-                        let _ = reply.send(self.shell.snapshot());
-                    }
+                    Some(Control::Snapshot { reply }) => run.copies.push(reply),
                     Some(Control::Environment { changes }) => run.environment.extend(changes),
                     Some(Control::End { reason, reply }) => {
                         break Over::End(End { reason, reply: Some(reply) });
@@ -426,10 +465,8 @@ impl Owner {
                     });
                 }
                 let changes = std::mem::take(&mut run.environment);
-                if !changes.is_empty() {
-                    let _ = self.apply_environment(&changes).await;
-                    let _ = self.save().await;
-                }
+                self.change_environment(changes).await;
+                self.hand_out(run.copies).await;
                 None
             }
             Over::NeverStarted => {
@@ -477,10 +514,8 @@ impl Owner {
         match restored {
             Ok(()) => {
                 let changes = std::mem::take(&mut run.environment);
-                if !changes.is_empty() {
-                    let _ = self.apply_environment(&changes).await;
-                    let _ = self.save().await;
-                }
+                self.change_environment(changes).await;
+                self.hand_out(run.copies).await;
                 None
             }
             Err(error) => Some(End {
@@ -542,7 +577,7 @@ impl Owner {
             let _ = reply.send(total);
         } else if let Some(sessions) = session.sessions.upgrade() {
             // Ended by itself: remembered for a while, so that its users learn why.
-            sessions.finished(session.id.clone());
+            sessions.finished(session.id.as_str());
         }
     }
 }
@@ -573,6 +608,10 @@ struct Run {
     timed_out: bool,
     replies: InterruptReplies,
     left_running: u32,
+    /// Number under which the state from before it is saved.
+    saved_before: u64,
+    /// Who waits for that state.
+    copies: Copies,
     /// Lines that undo what held for this command only.
     after: String,
     /// Changes that arrived meanwhile.

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::Uid;
+use sandshell_isolate::protocol::Exit;
 use sandshell_sys::{packet, reactor};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
 
 use super::channel::{Channel, ChannelRoot};
 use super::dialect::Dialect;
@@ -167,7 +169,13 @@ impl Shell {
                                 }
                                 _ => {}
                             },
-            _ = &mut self.running.exit => return None,
+                            exit = &mut self.running.exit => {
+                                // The owner waits for it, too.
+                                let (again, exit_again) = oneshot::channel();
+                                let _ = again.send(exit.unwrap_or(Exit::Signal(9)));
+                                self.running.exit = exit_again;
+                                return None;
+                            }
                             () = tokio::time::sleep_until(deadline) => return None,
                         }
         }

@@ -96,7 +96,7 @@ pub(super) async fn run(
     let id = terminal.id.clone();
     drop((terminal, live, running));
     if let Some(terminals) = terminals.upgrade() {
-        terminals.finished(id);
+        terminals.finished(id.as_str());
     }
 }
 

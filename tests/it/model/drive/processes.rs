@@ -118,6 +118,21 @@ impl Driver<'_> {
                     None => Ok(()),
                 }
             }
+            Act::OpenOutput { id } => {
+                let query = OutputQuery::follow(StreamName::Stdout);
+                let body = in_time(client.process_output(&id.parse().unwrap(), query)).await;
+                let body = body.map_err(|error| error.to_string())?;
+                self.outputs.insert(id.clone(), body);
+                Ok(())
+            }
+            Act::RestOfOutput { id, expect } => {
+                let Some(body) = self.outputs.remove(id) else {
+                    return Err("nothing was begun".to_owned());
+                };
+                let bytes = in_time(body.read_to_end()).await;
+                let bytes = bytes.map_err(|error| error.to_string())?;
+                bytes_are("the former output", &bytes, std::slice::from_ref(expect))
+            }
             Act::Wait { id, ends, expect } => {
                 let request = WaitRequest {
                     timeout_ms: (!ends).then_some(1),

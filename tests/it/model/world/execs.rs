@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use sandshell_client::types::{
-    ErrorCode, ExecRequest, OnDisconnect, ProcessState, TextEncoding, Truncate,
+    ErrorCode, ExecRequest, OnDisconnect, ProcessRequest, ProcessState, TextEncoding, Truncate,
 };
 
 use super::{AT_ONCE, World};
@@ -143,6 +143,16 @@ impl World {
         }
         self.acts.push(Act::Exec {
             request: text("echo other".to_owned()),
+            expect: Err(ErrorCode::IdConflict),
+        });
+        // A process is something else, though it be of the same text.
+        self.acts.push(Act::StartProcess {
+            request: ProcessRequest {
+                id: request.id.clone(),
+                command: request.command.clone(),
+                ..ProcessRequest::default()
+            },
+            fresh: false,
             expect: Err(ErrorCode::IdConflict),
         });
         self.acts.push(Act::Exec {

@@ -78,6 +78,10 @@ impl Process {
 impl World {
     pub(super) fn start_process(&mut self, at: At, program: &Program) {
         let id = self.name("p", at, super::PROCESSES);
+        self.start_named(&id, program);
+    }
+
+    fn start_named(&mut self, id: &str, program: &Program) {
         let marker = &self.marker;
         let sleep = format!("sleep {marker}");
         let (command, stdout, others) = match program {
@@ -407,6 +411,26 @@ impl World {
         });
         if let Ok(index) = index {
             self.processes.remove(index);
+        }
+    }
+
+    pub(super) fn start_anew(&mut self, at: At, read: bool) {
+        let id = self.process_at(at);
+        let Ok(index) = self.process_index(&id) else {
+            return self.delete_process(&id);
+        };
+        let former = &self.processes[index];
+        let (program, stdout) = (former.program.clone(), former.stdout.clone());
+        if former.request.session.is_some() {
+            return;
+        }
+        if read {
+            self.acts.push(Act::OpenOutput { id: id.clone() });
+        }
+        self.delete_process(&id);
+        self.start_named(&id, &program);
+        if read {
+            self.acts.push(Act::RestOfOutput { id, expect: stdout });
         }
     }
 

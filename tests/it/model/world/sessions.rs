@@ -42,6 +42,8 @@ pub(super) struct Session {
     children: Option<u32>,
     /// Commands that left a writer behind, and its gate.
     writers: Vec<(String, String)>,
+    /// Whether a command has ended whose state may not be saved yet.
+    unsaved: bool,
     /// Variables to change when the command that runs is over.
     patches: BTreeMap<u8, Option<Vec<u8>>>,
 }
@@ -124,9 +126,10 @@ impl Session {
                 change.run(&mut self.shell, names);
                 self.shell.status = 130;
                 end.interrupted = true;
-                if block == Block::Deaf {
-                    // Bash tells of a program that was killed, with its pid.
-                    end.stderr = Vec::new();
+                end.told = true;
+                if block == Block::Substitution {
+                    // Bash does not wait for it: it may still be about to end.
+                    end.left = vec![0, 1];
                 }
             }
             By::ShellKilled => {
@@ -225,6 +228,7 @@ impl World {
             restores: 0,
             children: Some(0),
             writers: Vec::new(),
+            unsaved: false,
             patches: BTreeMap::new(),
         };
         let facts = session.facts();
@@ -276,6 +280,8 @@ impl World {
             session.writers.push((command.id(), gate));
         }
         let end = session.ran(&ran);
+        // What a shell was given is safe: the next would be given it again.
+        session.unsaved = ran.after == "kept";
         session.done.push((command, Some(end.clone())));
         end
     }
@@ -369,6 +375,7 @@ impl World {
             kept: true,
             expect: end.clone(),
         });
+        session.unsaved = end.as_ref().is_none_or(|end| end.after == "kept");
         session.done.push((command, end));
     }
 
@@ -390,6 +397,7 @@ impl World {
                     // It may have been over before it had begun.
                     stdout: vec![b"go\n".to_vec(), Vec::new()],
                     timed_out: true,
+                    told: true,
                     cwd: session.shell.cwd.clone(),
                     ..Expected::exit(130)
                 };
@@ -398,6 +406,7 @@ impl World {
                     body: Body::Text(Text::Show),
                     names,
                 };
+                session.unsaved = true;
                 session.done.push((command, Some(end.clone())));
                 Ok(end)
             }
@@ -440,6 +449,7 @@ impl World {
                     body: Body::Text(Text::Show),
                     names,
                 };
+                session.unsaved = true;
                 session.done.push((command, Some(end.clone())));
                 Ok(end)
             }
@@ -535,8 +545,12 @@ impl World {
         let Ok(index) = self.session_index(&id) else {
             return;
         };
-        self.acts.push(Act::KillShell { id });
-        if self.sessions[index].running.is_some() {
+        let session = &mut self.sessions[index];
+        let idle = session.running.is_none();
+        // The state after a command is saved a moment after its end: a copy of it is given when it is.
+        let copied = idle && std::mem::take(&mut session.unsaved);
+        self.acts.push(Act::KillShell { id, copied });
+        if !idle {
             return self.settle(index, By::ShellKilled);
         }
         let session = &mut self.sessions[index];
@@ -665,7 +679,7 @@ impl World {
             });
             return;
         }
-        let (stream, values) = if cut % 2 == 0 {
+        let (stream, values) = if cut % 2 == 0 || end.told {
             (StreamName::Stdout, &end.stdout)
         } else {
             (StreamName::Stderr, &end.stderr)

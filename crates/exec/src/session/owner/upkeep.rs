@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sandshell_types::{Env, Happening, SessionState};
 
-use super::{Owner, Run, died};
+use super::{Begun, Copies, Owner, Run, died};
 use crate::ExecError;
 use crate::executor::fresh_shell;
 use crate::session::command::CommandHandle;
@@ -35,7 +35,19 @@ impl Owner {
     /// Takes another shell and gives it the state of the one that ended.
     pub(super) async fn restore(&mut self) -> Result<(), ExecError> {
         let _ = self.shell.line.last_words();
-        let state = self.shell.exit_snapshot().or_else(|| self.shell.snapshot());
+        let saved = self.shell.line.saved();
+        let state = self.shell.exit_snapshot().or_else(|| self.saved_state());
+        let state = match state {
+            Some(state) => Some(Begun::State(Box::new(state))),
+            // Killed before it had saved anything: the next begins as it did.
+            None if saved < Some(self.begun.1) => Some(self.begun.0.clone()),
+            None => None,
+        };
+        let owed = if saved < Some(self.owed.1) {
+            std::mem::take(&mut self.owed.0)
+        } else {
+            Env::default()
+        };
         let session = &self.session;
         let mut spec = session.spec.clone();
         spec.limits.clone_from(&session.facts().limits);
@@ -60,11 +72,14 @@ impl Owner {
         self.last_status = 0;
         self.seq = 0;
         self.saves = 0;
+        self.owed = (Env::default(), 0);
         self.plain = None;
         match state {
-            Some(state) => self.put_state(&state).await,
-            None => Err(ExecError::internal("its state was not saved")),
+            Some(state) => self.prepare(state).await?,
+            None => return Err(ExecError::internal("its state was not saved")),
         }
+        self.change_environment(owed).await;
+        Ok(())
     }
 
     /// Undoes in a fresh shell what held for one command only.
@@ -151,16 +166,55 @@ impl Owner {
             .map_err(|errno| ExecError::system("cannot reach the shell", errno))
     }
 
-    /// Waits until the state after the last command is saved.
-    pub(super) async fn wait_until_saved(&mut self) {
+    /// The last state that is safe: the one the shell has saved, or was given.
+    pub(super) fn saved_state(&self) -> Option<Snapshot> {
+        if self.shell.line.saved() >= Some(self.begun.1) {
+            return self.shell.snapshot();
+        }
+        match &self.begun.0 {
+            Begun::State(state) => Some((**state).clone()),
+            Begun::Spec => None,
+        }
+    }
+
+    /// Gives the state after the last command to those who wait for it.
+    pub(super) async fn hand_out(&mut self, copies: Copies) {
+        if copies.is_empty() {
+            return;
+        }
+        self.wait_until_saved().await;
+        for reply in copies {
+            let _ = reply.send(self.saved_state());
+        }
+    }
+
+    /// Changes variables for good: what a shell has not saved when it dies, the next is told again.
+    pub(super) async fn change_environment(&mut self, changes: Env) {
+        if changes.is_empty() {
+            return;
+        }
+        if self.shell.line.saved() >= Some(self.owed.1) {
+            self.owed.0.clear();
+        }
+        self.owed.0.extend(changes.clone());
+        let changed = self.apply_environment(&changes).await;
+        self.owed.1 = self.seq;
+        if changed.is_err() || self.save().await.is_err() {
+            tracing::warn!(session = %self.session.id, "a change of the environment met a dead shell");
+        }
+    }
+
+    /// Waits until the state after the last command is saved; `false` when the shell is gone instead.
+    pub(super) async fn wait_until_saved(&mut self) -> bool {
         let deadline = tokio::time::Instant::now() + SAVE_TIMEOUT;
         while self.shell.line.saved() != Some(self.saves) {
             tokio::select! {
                 _ = self.shell.line.message() => {}
-                () = tokio::time::sleep_until(deadline) => return,
-                _ = crate::tree::ended(&self.shell.running.live.pidfd) => return,
+                () = tokio::time::sleep_until(deadline) => return true,
+                _ = crate::tree::ended(&self.shell.running.live.pidfd) => return false,
             }
         }
+        true
     }
 
     /// Puts back what the interrupt trap overwrote and what held for the command only, then saves
