@@ -1,7 +1,7 @@
 //! Which layer of a sandbox costs what when one is made.
 //!
-//! `perf trace -s` adds up, without stopping anybody, how long each system call of the launcher and of all it forks
-//! took while sandboxes were made. The trace adds to each call; what the quickest of all took is taken for that and
+//! `perf record` notes, without stopping anybody, each system call of the launcher and of all it forks while sandboxes
+//! are made, and `perf trace -s` adds up how long they took. The trace adds to each call; what the quickest of all took is taken for that and
 //! subtracted. Calls that only wait are left out. Processes of a sandbox work beside each other, so the sum is work, not
 //! time on the clock; that is measured before, without a trace.
 
@@ -172,13 +172,11 @@ pub(crate) async fn run(report: &mut Report, hub: &Hub, count: usize) -> Result<
 
     let launcher = launcher(hub).context("the hub has no launcher")?;
     let dir = tempfile::TempDir::with_prefix("sandshell-bench-")?;
-    let told = dir.path().join("trace");
-    let mut perf = match trace(launcher, &told).await {
+    let noted = dir.path().join("noted");
+    let mut perf = match record(launcher, &noted).await {
         Ok(perf) => perf,
         Err(error) => {
-            skipped(&format!(
-                "{SECTION}: perf trace cannot be used here: {error:#}"
-            ));
+            skipped(&format!("{SECTION}: perf cannot be used here: {error:#}"));
             return Ok(());
         }
     };
@@ -190,8 +188,8 @@ pub(crate) async fn run(report: &mut Report, hub: &Hub, count: usize) -> Result<
     for id in &ids {
         client.destroy_sandbox(id).await?;
     }
-    let calls = totals(&fs::read_to_string(&told)?);
-    ensure!(!calls.is_empty(), "perf trace saw nothing");
+    let calls = totals(&summary(&noted)?);
+    ensure!(!calls.is_empty(), "perf saw nothing");
     draw(report, &calls, count as f64);
     Ok(())
 }
@@ -253,11 +251,12 @@ fn launcher(hub: &Hub) -> Option<i32> {
     children_deep(hub.pid()).into_iter().find(is_launcher)
 }
 
-/// Starts the trace; it is there when perf holds descriptors of events.
-async fn trace(pid: i32, told: &Path) -> Result<Child> {
+/// Begins to note; it does when perf holds descriptors of events.
+async fn record(pid: i32, noted: &Path) -> Result<Child> {
     let mut perf = Command::new("perf")
-        .args(["trace", "-s", "-p", &pid.to_string(), "-o"])
-        .arg(told)
+        .args(["record", "-q", "-m", "8M", "-p", &pid.to_string()])
+        .args(["-e", "raw_syscalls:sys_enter,raw_syscalls:sys_exit", "-o"])
+        .arg(noted)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -292,6 +291,15 @@ fn end(perf: &mut Child) -> Result<()> {
     kill_process(pid.context("a pid")?, Signal::INT)?;
     perf.wait()?;
     Ok(())
+}
+
+fn summary(noted: &Path) -> Result<String> {
+    let output = Command::new("perf")
+        .args(["trace", "-s", "-i"])
+        .arg(noted)
+        .output()?;
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(told + &String::from_utf8_lossy(&output.stderr))
 }
 
 /// Milliseconds in each call, of all processes, without what the trace adds. Perf prints, for each process and call,

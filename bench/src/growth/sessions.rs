@@ -3,6 +3,7 @@
 //! Floor, exec and session exec are measured in turn at every step: where all three go up together, it was the machine.
 
 use anyhow::{Result, ensure};
+use rustix::process::{Resource, getrlimit};
 use sandshell_client::Client;
 use sandshell_testkit::{Agent, children_deep, open_fds, pss_bytes, rss_bytes};
 use sandshell_types::{SessionId, SessionRequest};
@@ -13,12 +14,15 @@ use crate::exec::shell;
 use crate::floor::Program;
 use crate::measure::{RUNS, repeat, repeat_async};
 use crate::plot::{Axis, Chart, Line, Scale};
-use crate::report::Report;
+use crate::report::{Report, skipped};
 use crate::sessions::exec;
 
 const SECTION: &str = "growth-sessions";
 const STEPS: [usize; 5] = [1, 10, 100, 1000, 5000];
 const AT_ONCE: usize = 8;
+/// What a session takes of the agent's, and what it has for itself.
+const DESCRIPTORS: u64 = 3;
+const SPARE_DESCRIPTORS: u64 = 200;
 
 pub(crate) async fn run(
     report: &mut Report,
@@ -33,6 +37,7 @@ pub(crate) async fn run(
     let mut ids = vec![busy.clone()];
     let mut lines: [Points; 6] = Default::default();
     let steps = if quick { &STEPS[..4] } else { &STEPS[..] };
+    let steps = within_limits(steps);
     for &step in steps {
         fill(&client, &mut ids, step).await?;
         let [floor, execs, in_session, created, held, shells] = &mut lines;
@@ -94,6 +99,20 @@ pub(crate) async fn run(
     }
     draw(report, lines);
     empty(&client, ids).await
+}
+
+/// The steps that the limit of open files leaves room for.
+fn within_limits(steps: &[usize]) -> &[usize] {
+    let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let room = |step: &&usize| DESCRIPTORS * **step as u64 + SPARE_DESCRIPTORS <= most;
+    let count = steps.iter().take_while(room).count();
+    let (fit, rest) = steps.split_at(count);
+    for step in rest {
+        skipped(&format!(
+            "{SECTION}: {step} sessions need more than {most} open files (ulimit -Hn)"
+        ));
+    }
+    fit
 }
 
 fn draw(report: &mut Report, lines: [Points; 6]) {

@@ -15,14 +15,20 @@ const MOST_DOTS: usize = 40;
 
 pub(super) fn draw(title: &str, x_axis: &Axis, y_axis: &Axis, lines: &[Line]) -> String {
     let all = || lines.iter().flat_map(|line| line.points.iter().copied());
-    let across = Ruler::new(x_axis.scale, all().map(|(x, _)| x));
+    let mut steps: Vec<f64> = all().map(|(x, _)| x).collect();
+    steps.sort_by(f64::total_cmp);
+    steps.dedup();
+    let across = Ruler::of_steps(x_axis.scale, &steps);
+    let across = across.unwrap_or_else(|| Ruler::new(x_axis.scale, steps.iter().copied()));
     let up = Ruler::new(y_axis.scale, all().map(|(_, y)| y));
-    let mut coloured = 0;
+    let mut of_kind = [0, 0];
     let names: Vec<(String, String)> = lines
         .iter()
         .map(|line| {
-            let class = colour(coloured, line.reference);
-            coloured += usize::from(!line.reference);
+            let [coloured, references] = &mut of_kind;
+            let place = if line.reference { references } else { coloured };
+            let class = colour(*place, line.reference);
+            *place += 1;
             (line.name.clone(), class)
         })
         .collect();

@@ -23,10 +23,14 @@ const COLOURS: [(&str, &str); 7] = [
 ];
 const GREY: (&str, &str) = ("#7b8794", "#8f9bab");
 
-/// How a line or bar looks: by its place among those of its chart, or grey when it is there to compare with.
+/// How references are told apart, which all are grey.
+const DASHES: [&str; 3] = ["5 4", "2 3", "10 3 2 3"];
+
+/// How a line or bar looks: by its place among those of its kind in the chart, coloured, or grey when it is there to
+/// compare with.
 pub(super) fn colour(place: usize, reference: bool) -> String {
     if reference {
-        "g".to_owned()
+        format!("g d{}", place % DASHES.len())
     } else {
         format!("c{}", place % COLOURS.len())
     }
@@ -131,9 +135,12 @@ impl Paper {
         let mut style = String::from(
             "text{fill:#17212b}.title{font-size:16px;font-weight:600}.label{fill:#3c4854}.tick{font-size:11.5px;\
              fill:#56626e}.card{fill:#fff;stroke:#d5dbe1}.grid{stroke:#e3e8ec;fill:none}.axis{stroke:#7b8794;\
-             fill:none}.line{fill:none;stroke-width:2;stroke-linejoin:round}.g.line{stroke-dasharray:5 4}\
+             fill:none}.line{fill:none;stroke-width:2;stroke-linejoin:round}\
              .mark{stroke:#56626e;stroke-width:1.5;fill:none}\n",
         );
+        for (at, dash) in DASHES.iter().enumerate() {
+            style.push_str(&format!(".d{at}.line{{stroke-dasharray:{dash}}}"));
+        }
         let mut dark = String::from(
             "text{fill:#e6edf3}.label{fill:#c3ced9}.tick{fill:#a3b0bd}.card{fill:#12171e;stroke:#313a45}\
              .grid{stroke:#262e38}.axis{stroke:#8f9bab}.mark{stroke:#a3b0bd}",

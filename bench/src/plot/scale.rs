@@ -8,7 +8,12 @@ pub(super) struct Ruler {
     scale: Scale,
     low: f64,
     high: f64,
+    /// Where the ticks are, if that was said.
+    steps: Vec<f64>,
 }
+
+/// More would not leave room for their figures.
+const MOST_STEPS: usize = 8;
 
 impl Ruler {
     /// Spans all values; a logarithmic one leaves out what it cannot show.
@@ -46,7 +51,24 @@ impl Ruler {
                 high = high.max(90.0);
             }
         }
-        Self { scale, low, high }
+        Self {
+            scale,
+            low,
+            high,
+            steps: Vec::new(),
+        }
+    }
+
+    /// The same from the first of these values to the last, each with a tick; for what was measured at a few steps.
+    pub(super) fn of_steps(scale: Scale, steps: &[f64]) -> Option<Self> {
+        let (low, high) = (*steps.first()?, *steps.last()?);
+        let fits = matches!(scale, Scale::Log | Scale::Bytes) && low > 0.0 && low < high;
+        (fits && steps.len() <= MOST_STEPS).then(|| Self {
+            scale,
+            low,
+            high,
+            steps: steps.to_vec(),
+        })
     }
 
     pub(super) fn shows(&self, value: f64) -> bool {
@@ -66,6 +88,7 @@ impl Ruler {
     /// The figures to write, and how.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let ticks: Vec<f64> = match self.scale {
+            _ if !self.steps.is_empty() => self.steps.clone(),
             Scale::Linear => {
                 let step = linear_step(self.low, self.high);
                 let first = (self.low / step).ceil() as i64;

@@ -48,6 +48,9 @@ fn an_axis_is_labelled_as_people_count() {
     assert_eq!(told(&few), ["0.2", "0.5", "1", "2", "5", "10"]);
     let sizes = Ruler::new(Scale::Bytes, [1024.0, 4.0 * 1024f64.powi(3)].into_iter());
     assert!(told(&sizes).contains(&"1 MiB".to_owned()), "{sizes:?}");
+    let steps = Ruler::of_steps(Scale::Log, &[1.0, 10.0, 5000.0]).unwrap();
+    assert_eq!(told(&steps), ["1", "10", "5,000"]);
+    assert!((steps.place(5000.0) - 1.0).abs() < 1e-9);
     let nines = Ruler::new(Scale::Percentile, [0.0, 99.9].into_iter());
     assert_eq!(told(&nines), ["0", "50", "90", "99", "99.9"]);
     assert!((nines.place(90.0) - 1.0 / 3.0).abs() < 1e-9);

@@ -19,7 +19,7 @@ async fn said(client: &Client, session: &SessionId, command: &str) -> String {
 
 /// An agent that was started with these limits of open files, as `ulimit` sets them.
 fn agent_with(limits: &str) -> (TempDir, Agent) {
-    let dir = TempDir::with_prefix("sandshell-limits-").unwrap();
+    let dir = TempDir::with_prefix("sandshell-test-limits-").unwrap();
     let script: PathBuf = dir.path().join("sandshell");
     let binary = find_binary();
     let text = format!("#!/bin/sh\n{limits}\nexec {} \"$@\"\n", binary.display());
@@ -31,7 +31,7 @@ fn agent_with(limits: &str) -> (TempDir, Agent) {
 
 #[tokio::test]
 async fn an_agent_takes_all_descriptors_it_may_and_leaves_its_commands_the_usual() {
-    let (_dir, agent) = agent_with("ulimit -Hn 2000; ulimit -Sn 300");
+    let (_dir, agent) = agent_with("ulimit -Sn 300; ulimit -Hn 2000");
     let limits = fs::read_to_string(format!("/proc/{}/limits", agent.pid())).unwrap();
     let line = limits
         .lines()
@@ -84,7 +84,7 @@ async fn an_agent_without_a_free_descriptor_refuses_and_loses_nothing() {
     let first = client.create_session(&SessionRequest::default()).await;
     let first = first.unwrap().id;
     said(&client, &first, "kept=yes").await;
-    for _ in 0..5 {
+    for _ in 0..3 {
         let made = fill(&client).await;
         // Three for each; the rest is the agent's own, connections and shells held ready.
         assert!(made.len() >= 45, "only {} sessions", made.len());
