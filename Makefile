@@ -14,22 +14,22 @@ CARGO := cargo
 .PHONY: help run build test check attack coverage bench gen package clean tools crash load soak faults fuzz model
 
 help:
-	@echo 'make run     build the release binary and serve a hub on LISTEN=$(LISTEN)'
-	@echo 'make test    install what the tests need, then run everything'
-	@echo 'make check   format, lints and unit tests; for every save'
-	@echo 'make attack  a minute of file calls beside a program that swaps links under them'
+	@echo 'make run      build the release binary and serve a hub on LISTEN=$(LISTEN)'
+	@echo 'make test     install what the tests need, then run everything'
+	@echo 'make check    format, lints and unit tests; for every save'
+	@echo 'make attack   a minute of file calls beside a program that swaps links under them'
 	@echo 'make coverage which lines the tests reach, by crate'
-	@echo 'make crash   the hub killed at each of its calls, a thousand times (POINTS=…, SEED=…)'
-	@echo 'make bench   the floor and us in one run: table and JSON (ARGS=--quick; PUBLISH=1 into docs/benchmarks.md)'
-	@echo 'make load    the highest rate that is served, latency at seven tenths of it, floods (ARGS=session)'
-	@echo 'make soak    mixed load with random kills for MINUTES=$(MINUTES); what has grown or is left at its end'
-	@echo 'make faults  every fault that make test has a sample of: failing system calls, kills, full disks, stalls, odd clients'
-	@echo 'make fuzz    libFuzzer on every reader of bytes from outside, MINUTES=1 each; a table'
-	@echo 'make model   10,000 random sequences of calls, each answer compared with a model (SEED=1)'
-	@echo 'make gen     write openapi/*.json anew'
-	@echo 'make package static binaries, .deb, tarballs, checksums into .build/packages, and tests of them'
-	@echo 'make tools   install cargo-nextest and cargo-deny (slow, once)'
-	@echo 'make clean   remove what was built and the state of make run'
+	@echo 'make crash    the hub killed at each of its calls, a thousand times (POINTS=…, SEED=…)'
+	@echo 'make bench    the floor and us in one run: table and JSON (ARGS=--quick; PUBLISH=1 into docs/benchmarks.md)'
+	@echo 'make load     the highest rate that is served, latency at seven tenths of it, floods (ARGS=session)'
+	@echo 'make soak     mixed load with random kills for MINUTES=$(MINUTES); what has grown or is left at its end'
+	@echo 'make faults   every fault that make test has a sample of: failing system calls, kills, full disks, stalls, odd clients'
+	@echo 'make fuzz     libFuzzer on every reader of bytes from outside, MINUTES=1 each; a table'
+	@echo 'make model    10,000 random sequences of calls, each answer compared with a model (SEED=1)'
+	@echo 'make gen      write openapi/*.json anew'
+	@echo 'make package  static binaries, .deb, tarballs, checksums into .build/packages, and tests of them'
+	@echo 'make tools    install cargo-nextest and cargo-deny (slow, once)'
+	@echo 'make clean    remove what was built and the state of make run'
 
 # The token lies in $(RUN_DIR)/token; the hub itself prints lines to paste.
 run: $(if $(SANDSHELL_BIN),,build)
