@@ -101,6 +101,7 @@ impl Reader {
                 (pattern(r"\betc/\d+"), "etc/N"),
                 (pattern(r":\[\d+\]"), ""),
                 (pattern(r"\.(tmp|new)[-.]?\w+"), ".$1"),
+                (pattern(r"\.\d+$"), ".N"),
                 (pattern(r"\d{5,}|[0-9a-f]{16,}"), "N"),
             ],
         }
