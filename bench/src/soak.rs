@@ -366,8 +366,8 @@ async fn settled(
     const PAUSE: Duration = Duration::from_millis(250);
     let all = options.is_long();
     client.close_idle();
-    // Idle connections to agents are kept for a minute; where they count, they are waited for.
-    let (quiet, limit) = if all { (70, 100) } else { (2, 10) };
+    // Idle connections to agents go after 60 to 90 seconds; where they count, they are waited for.
+    let (quiet, limit) = if all { (95, 130) } else { (2, 10) };
     let quiet = Duration::from_secs(quiet);
     let deadline = Instant::now() + Duration::from_secs(limit);
     let mut last = look()?;

@@ -1,7 +1,7 @@
 //! What a flood of connections leaves behind.
 
 use sandshell_client::Client;
-use sandshell_testkit::Hub;
+use sandshell_testkit::{Hub, rss_bytes};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
@@ -13,13 +13,10 @@ const CONNECTIONS: usize = 1500;
 /// What may be left of it.
 const LEFT: u64 = 4 * 1024 * 1024;
 
-/// The hub's own memory, as it tells it.
-async fn resident(hub: &Client) -> u64 {
-    let text = hub.metrics().await.unwrap();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("process_resident_memory_bytes "));
-    line.unwrap().parse().unwrap()
+/// The hub's memory, after it has answered once more.
+async fn resident(hub: &Hub, client: &Client) -> u64 {
+    client.healthz().await.unwrap();
+    rss_bytes(hub.pid())
 }
 
 /// A thousand and more connections with half a head each took memory that was never given back.
@@ -28,8 +25,8 @@ async fn memory_goes_back_after_a_flood() {
     let hub = Hub::start();
     let client = hub.client();
     let address = hub.url().trim_start_matches("http://").to_owned();
-    resident(&client).await;
-    let before = resident(&client).await;
+    resident(&hub, &client).await;
+    let before = resident(&hub, &client).await;
 
     let mut flood = Vec::new();
     for _ in 0..CONNECTIONS {
@@ -41,7 +38,7 @@ async fn memory_goes_back_after_a_flood() {
     // Each is taken in and read before what is asked now is answered; at least most are.
     let flooded = in_time(async {
         loop {
-            let now = resident(&client).await;
+            let now = resident(&hub, &client).await;
             if now > before + 2 * LEFT {
                 return now;
             }
@@ -51,5 +48,5 @@ async fn memory_goes_back_after_a_flood() {
     assert!(flooded > before + 2 * LEFT, "{before} {flooded}");
 
     drop(flood);
-    in_time(async { while resident(&client).await > before + LEFT {} }).await;
+    in_time(async { while resident(&hub, &client).await > before + LEFT {} }).await;
 }
