@@ -49,7 +49,10 @@ fn set_right(data: &[u8]) -> Vec<u8> {
 
 /// Every path of an archive that a strict reader takes; `None` when it refuses the archive.
 fn entries(archive: &[u8]) -> Option<Vec<PathBuf>> {
-    let plain = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
+    let plain = |path: &Path| {
+        path.components()
+            .all(|part| matches!(part, Component::Normal(_)))
+    };
     let mut reader = Reader::new(decompress(archive).ok()?);
     let mut paths = Vec::new();
     while let Some(head) = reader.next().ok()? {
@@ -117,7 +120,11 @@ impl Yard {
             let now = fs::symlink_metadata(&path).unwrap();
             assert!(now.is_file() && now.permissions().mode() & 0o7000 == 0);
             assert_eq!(fs::read(&path).unwrap(), SECRET, "{file}");
-            assert_eq!(std::os::unix::fs::MetadataExt::nlink(&now), 1, "{file} is linked");
+            assert_eq!(
+                std::os::unix::fs::MetadataExt::nlink(&now),
+                1,
+                "{file} is linked"
+            );
         }
     }
 }
@@ -157,7 +164,14 @@ pub(crate) fn tar_unpack(data: &[u8]) {
     let stop = Stop::new(CancellationToken::new(), None);
     let target = Path::new("/target");
     let unpacked = if anew {
-        replace(&root, target, archive.as_slice(), &stop, &|_| {}, |_| Ok(()))
+        replace(
+            &root,
+            target,
+            archive.as_slice(),
+            &stop,
+            &|_| {},
+            |_| Ok(()),
+        )
     } else {
         merge_into(&root, target, archive.as_slice(), &stop)
     };
@@ -167,14 +181,17 @@ pub(crate) fn tar_unpack(data: &[u8]) {
     match unpacked {
         Ok(counts) => {
             let named = named.expect("the reader takes what is unpacked");
-            let allowed: HashSet<&Path> =
-                named.iter().flat_map(|path| path.ancestors()).collect();
+            let allowed: HashSet<&Path> = named.iter().flat_map(|path| path.ancestors()).collect();
             for path in &there {
                 assert!(allowed.contains(path.as_path()), "{path:?} was not named");
             }
             assert!(counts.files + counts.symlinks + counts.skipped <= named.len() as u64);
         }
-        Err(_) => assert_eq!(there, Vec::<PathBuf>::new(), "a refused archive left something"),
+        Err(_) => assert_eq!(
+            there,
+            Vec::<PathBuf>::new(),
+            "a refused archive left something"
+        ),
     }
 }
 
@@ -203,14 +220,16 @@ pub(crate) fn image_import(data: &[u8]) {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     };
     // Documents name each other by digests, which no mutation finds: the words stand for them.
-    let mut known: Vec<(&str, String, usize)> = vec![
-        ("LAYER", digest(&layer), layer.len()),
-    ];
+    let mut known: Vec<(&str, String, usize)> = vec![("LAYER", digest(&layer), layer.len())];
     let mut filled = |word: &'static str, content: &[u8]| -> Vec<u8> {
         let mut text = content.to_vec();
         for (word, digest, size) in &known {
             text = replaced(&text, format!("@{word}@").as_bytes(), digest.as_bytes());
-            text = replaced(&text, format!("@{word}SIZE@").as_bytes(), size.to_string().as_bytes());
+            text = replaced(
+                &text,
+                format!("@{word}SIZE@").as_bytes(),
+                size.to_string().as_bytes(),
+            );
         }
         known.push((word, digest(&text), text.len()));
         text

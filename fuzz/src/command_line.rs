@@ -16,7 +16,9 @@ thread_local! {
 fn variable(name: &str) -> Option<String> {
     VARIABLES.with_borrow(|all| {
         let found = all.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.clone()).filter(|value| !value.is_empty())
+        found
+            .map(|(_, value)| value.clone())
+            .filter(|value| !value.is_empty())
     })
 }
 
@@ -35,7 +37,10 @@ pub(crate) fn config(data: &[u8]) {
         .filter(|(name, _)| name.starts_with("SANDSHELL_"))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-    variables.push(("XDG_CONFIG_HOME".to_owned(), place.path().to_str().unwrap().to_owned()));
+    variables.push((
+        "XDG_CONFIG_HOME".to_owned(),
+        place.path().to_str().unwrap().to_owned(),
+    ));
     VARIABLES.set(variables);
 
     let settled = settings(place.path(), variable, None, None);
@@ -54,9 +59,17 @@ pub(crate) fn config(data: &[u8]) {
         && settled.token.is_some()
     {
         let normal = |url: &str| url.trim_end_matches('/').to_ascii_lowercase();
-        let user: toml::Table = std::str::from_utf8(user).unwrap().parse().unwrap_or_default();
+        let user: toml::Table = std::str::from_utf8(user)
+            .unwrap()
+            .parse()
+            .unwrap_or_default();
         let mut known = vec!["http://127.0.0.1:4020".to_owned()];
-        for hub in user.get("hubs").and_then(toml::Value::as_table).into_iter().flatten() {
+        for hub in user
+            .get("hubs")
+            .and_then(toml::Value::as_table)
+            .into_iter()
+            .flatten()
+        {
             let url = hub.1.get("url").and_then(toml::Value::as_str);
             known.extend(url.map(normal));
         }
@@ -64,9 +77,16 @@ pub(crate) fn config(data: &[u8]) {
     }
     let flag = Some("http://flag.example".to_owned());
     if let Ok(settled) = settings(place.path(), variable, flag, None) {
-        assert_eq!(settled.url, ("http://flag.example".to_owned(), "--url".to_owned()));
+        assert_eq!(
+            settled.url,
+            ("http://flag.example".to_owned(), "--url".to_owned())
+        );
         // That of this machine goes to this machine alone.
-        assert!(settled.token.is_none_or(|token| token != Some(PathBuf::from("/tmp"))));
+        assert!(
+            settled
+                .token
+                .is_none_or(|token| token != Some(PathBuf::from("/tmp")))
+        );
     }
 }
 
@@ -128,7 +148,10 @@ pub(crate) fn typed(data: &[u8]) {
     }
     let shown = same_in_pieces(rest, |pieces| {
         let mut replay = Replay::of(old);
-        pieces.iter().flat_map(|piece| replay.filter(piece)).collect()
+        pieces
+            .iter()
+            .flat_map(|piece| replay.filter(piece))
+            .collect()
     });
     assert!(is_left_of(&shown, whole));
     assert_eq!(Replay::of(0).filter(whole), whole);

@@ -50,14 +50,14 @@ impl<'a> Input<'a> {
 pub(crate) fn sections<const N: usize>(data: &[u8]) -> [&[u8]; N] {
     const MARK: &[u8] = b"\n--\n";
     let mut rest = data;
-    std::array::from_fn(|_| {
-        match rest.windows(MARK.len()).position(|window| window == MARK) {
+    std::array::from_fn(
+        |_| match rest.windows(MARK.len()).position(|window| window == MARK) {
             Some(at) => {
                 let section = &rest[..at];
                 rest = &rest[at + MARK.len()..];
                 section
             }
             None => std::mem::take(&mut rest),
-        }
-    })
+        },
+    )
 }

@@ -79,6 +79,10 @@ pub(crate) fn kernel(data: &[u8]) {
     let at = whole.len() % sealed.len();
     if !whole.is_empty() && sealed[at] != whole {
         sealed[at] = Bytes::copy_from_slice(whole);
-        assert_eq!(kernel_message("key", &sealed), None, "part {at} was changed");
+        assert_eq!(
+            kernel_message("key", &sealed),
+            None,
+            "part {at} was changed"
+        );
     }
 }

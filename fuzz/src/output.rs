@@ -113,7 +113,10 @@ async fn read(log: &OutputLog, stream: Stream, all: &[u8], offset: u64, damaged:
         match reader.next().await {
             Ok(Some(bytes)) => {
                 let right = &all[at..at + bytes.len()];
-                assert!(damaged.bytes || bytes == right, "other bytes than were written");
+                assert!(
+                    damaged.bytes || bytes == right,
+                    "other bytes than were written"
+                );
             }
             Ok(None) => return assert_eq!(at, all.len()),
             Err(OutputError::Gone { first_offset }) => {

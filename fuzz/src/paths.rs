@@ -104,7 +104,13 @@ impl Model {
         self.walk(0, path, follow, &mut 0)
     }
 
-    fn walk(&self, from: usize, path: &str, follow: bool, links: &mut usize) -> Result<usize, Errno> {
+    fn walk(
+        &self,
+        from: usize,
+        path: &str,
+        follow: bool,
+        links: &mut usize,
+    ) -> Result<usize, Errno> {
         let mut at = if path.starts_with('/') { 0 } else { from };
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let directory = path.ends_with('/');
@@ -184,19 +190,30 @@ pub(crate) fn resolver(data: &[u8]) {
                 (Ok(found), Ok(node)) => {
                     let stat = fstat(&found).unwrap();
                     let right = rustix::fs::lstat(top.join(model.path(node))).unwrap();
-                    assert_eq!(stat.st_ino, right.st_ino, "{path:?} is a {}", model.kind(node));
+                    assert_eq!(
+                        stat.st_ino,
+                        right.st_ino,
+                        "{path:?} is a {}",
+                        model.kind(node)
+                    );
                 }
                 (Err(found), Err(expected)) => assert_eq!(found, expected, "{path:?}"),
                 (found, expected) => panic!("{path:?}: {found:?}, not {expected:?}"),
             }
         }
         if let Ok((parent, name)) = root.find_parent(Path::new(&path)) {
-            let inside = path.trim_end_matches('/').rsplit_once('/').map_or("", |(above, _)| above);
+            let inside = path
+                .trim_end_matches('/')
+                .rsplit_once('/')
+                .map_or("", |(above, _)| above);
             let inside = if inside.is_empty() { "/" } else { inside };
             let node = model.find(inside, true).unwrap();
             let right = rustix::fs::lstat(top.join(model.path(node))).unwrap();
             assert_eq!(fstat(&parent).unwrap().st_ino, right.st_ino, "{path:?}");
-            assert!(!["", ".", ".."].contains(&name.to_str().unwrap()) && !name.as_bytes().contains(&b'/'));
+            assert!(
+                !["", ".", ".."].contains(&name.to_str().unwrap())
+                    && !name.as_bytes().contains(&b'/')
+            );
         }
     }
 }
@@ -205,7 +222,9 @@ pub(crate) fn resolver(data: &[u8]) {
 pub(crate) fn path_text(data: &[u8]) {
     let plain = |path: &[u8]| {
         path.starts_with(b"/")
-            && !path[1..].split(|byte| *byte == b'/').any(|part| matches!(part, b"." | b".."))
+            && !path[1..]
+                .split(|byte| *byte == b'/')
+                .any(|part| matches!(part, b"." | b".."))
     };
     if let Some(path) = workspace_path(data) {
         assert!(path == b"/workspace" || path.starts_with(b"/workspace/"));

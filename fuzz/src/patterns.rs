@@ -9,8 +9,12 @@ use crate::input::sections;
 
 fn is_plain(text: &str) -> bool {
     let special = |c: char| "*?[]{}\\!^,".contains(c) || c.is_control();
-    !text.is_empty() && !text.contains(special) && !text.contains("//") && !text.starts_with(['/', '#', ' '])
-        && !text.ends_with(['/', ' ']) && !text.split('/').any(|part| matches!(part, "." | ".."))
+    !text.is_empty()
+        && !text.contains(special)
+        && !text.contains("//")
+        && !text.starts_with(['/', '#', ' '])
+        && !text.ends_with(['/', ' '])
+        && !text.split('/').any(|part| matches!(part, "." | ".."))
 }
 
 /// A path in the first line, then globs: one more never takes away, a plain path names itself, and a list
@@ -37,7 +41,11 @@ pub(crate) fn globs(data: &[u8]) {
         assert_eq!(watch_tells(&own, &[], name), Some(true), "{path:?}");
     }
     if watch_tells(&[], &globs, name) == Some(false) {
-        assert_eq!(watch_tells(&globs, &globs, name), Some(false), "what is excluded is told");
+        assert_eq!(
+            watch_tells(&globs, &globs, name),
+            Some(false),
+            "what is excluded is told"
+        );
     }
     let list = text.replace(['\n', '\r'], ",");
     assert_eq!(split_globs(&list).join(","), list);
@@ -57,7 +65,15 @@ pub(crate) fn gitignore(data: &[u8]) {
     let _ = ignored(&[first, second], name, false);
     if is_plain(path) {
         let rule = |sign: &str| [second, format!("\n{sign}/{path}\n").as_bytes()].concat();
-        assert_eq!(ignored(&[first, &rule("")], name, false), Some(true), "{path:?}");
-        assert_eq!(ignored(&[first, &rule("!")], name, false), Some(false), "{path:?}");
+        assert_eq!(
+            ignored(&[first, &rule("")], name, false),
+            Some(true),
+            "{path:?}"
+        );
+        assert_eq!(
+            ignored(&[first, &rule("!")], name, false),
+            Some(false),
+            "{path:?}"
+        );
     }
 }

@@ -39,7 +39,11 @@ pub(crate) fn screen(data: &[u8]) {
 
     let mut drawn = Screen::new(cols, rows).unwrap();
     drawn.feed(&screen.redraw_to_go_on());
-    assert_eq!(shown(&drawn), shown(&screen), "a redraw shows something else");
+    assert_eq!(
+        shown(&drawn),
+        shown(&screen),
+        "a redraw shows something else"
+    );
     for one in [&mut screen, &mut drawn] {
         one.feed(after);
     }

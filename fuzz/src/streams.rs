@@ -76,7 +76,10 @@ pub(crate) fn sse(data: &[u8]) {
     let [read] = &events(&[&wire])[..] else {
         panic!("one event became another number of them");
     };
-    assert_eq!((read.event.as_str(), &read.id), ("output", &Some(id.to_string())));
+    assert_eq!(
+        (read.event.as_str(), &read.id),
+        ("output", &Some(id.to_string()))
+    );
     assert_eq!(serde_json::from_str::<Value>(&read.data).unwrap(), said);
 }
 
@@ -98,17 +101,28 @@ pub(crate) fn output_as_text(data: &[u8]) {
             out[side].extend_from_slice(&bytes);
         }
         taken[side] += piece.len() as u64;
-        assert!(taken[side] - out[side].len() as u64 <= 3, "too much is held back");
+        assert!(
+            taken[side] - out[side].len() as u64 <= 3,
+            "too much is held back"
+        );
         let now = holdback.safe_position(position);
         assert!(safe <= now && now <= position);
         safe = now;
-        let (shown, is_text) = (std::str::from_utf8(&out[side]), std::str::from_utf8(&written[side]));
+        let (shown, is_text) = (
+            std::str::from_utf8(&out[side]),
+            std::str::from_utf8(&written[side]),
+        );
         let begun = is_text.is_ok_and(|_| true) || is_text.is_err_and(|e| e.error_len().is_none());
         assert!(!begun || shown.is_ok(), "a character was cut");
     }
     for side in 0..2 {
         let stream = [Stream::Stdout, Stream::Stderr][side];
-        out[side].extend(holdback.flush(stream).map(|(_, bytes)| bytes).unwrap_or_default());
+        out[side].extend(
+            holdback
+                .flush(stream)
+                .map(|(_, bytes)| bytes)
+                .unwrap_or_default(),
+        );
     }
     assert_eq!(out, written);
     let (text, changed) = text_of(&pieces);
@@ -184,7 +198,10 @@ pub(crate) fn proto(data: &[u8]) {
     let again = proto_read(&written, number);
     // Numbers that name nothing are not kept.
     if !data.is_empty() && again.as_ref() != Some(&value) {
-        assert!(value.to_string().contains("\"signal\":"), "{value} {again:?}");
+        assert!(
+            value.to_string().contains("\"signal\":"),
+            "{value} {again:?}"
+        );
     }
 }
 
@@ -197,7 +214,10 @@ pub(crate) fn socket(data: &[u8]) {
     let whole: Value = serde_json::from_slice(data).unwrap();
     if let Some(object) = whole.as_object() {
         let named = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
-        assert_eq!((id.as_str(), method.as_str(), path.as_str()), (named("id"), named("method"), named("path")));
+        assert_eq!(
+            (id.as_str(), method.as_str(), path.as_str()),
+            (named("id"), named("method"), named("path"))
+        );
         let right = object.get("body").filter(|body| !body.is_null());
         assert_eq!(serde_json::from_slice::<Value>(&body).ok().as_ref(), right);
     }

@@ -52,7 +52,10 @@ pub(crate) fn ranges(data: &[u8]) {
     };
     let found = range(text, size);
     if let Ranged::Part(part) = &found {
-        assert!(part.start < part.end && part.end <= size, "{text:?} of {size}");
+        assert!(
+            part.start < part.end && part.end <= size,
+            "{text:?} of {size}"
+        );
     }
     if let Some(expected) = range_by_the_standard(text, size) {
         assert_eq!(found, expected, "{text:?} of {size}");
@@ -135,10 +138,16 @@ pub(crate) fn hosts(data: &[u8]) {
         assert!(!shown.contains(|c: char| c.is_whitespace() || "/@\\%#?".contains(c)));
         if let Some(name) = host.name() {
             let last = name.rsplit('.').next().unwrap_or_default();
-            assert!(!last.bytes().all(|byte| byte.is_ascii_digit()), "{name:?} may be an address");
+            assert!(
+                !last.bytes().all(|byte| byte.is_ascii_digit()),
+                "{name:?} may be an address"
+            );
         }
         let with_port = format!("{shown}:8080");
-        assert_eq!(Host::parse_with_port(&with_port), Ok((host.clone(), Some(8080))));
+        assert_eq!(
+            Host::parse_with_port(&with_port),
+            Ok((host.clone(), Some(8080)))
+        );
         let network = NetworkSpec {
             mode: NetworkMode::Allow,
             allow: lines.map(str::to_owned).collect(),
@@ -155,12 +164,20 @@ pub(crate) fn hosts(data: &[u8]) {
                     None => entry == shown || Host::parse(entry).as_ref() == Ok(&host),
                 }
             };
-            assert!(network.allow.iter().any(rule), "{host} passes {:?}", network.allow);
+            assert!(
+                network.allow.iter().any(rule),
+                "{host} passes {:?}",
+                network.allow
+            );
         }
     }
     if let Ok(domain) = asked.parse::<PreviewDomain>() {
         let shown = domain.to_string();
-        assert!(shown.parse::<PreviewDomain>().is_ok_and(|again| again.to_string() == shown));
+        assert!(
+            shown
+                .parse::<PreviewDomain>()
+                .is_ok_and(|again| again.to_string() == shown)
+        );
     }
 }
 
@@ -188,7 +205,10 @@ async fn parts(body: Body) -> Result<Vec<(Option<String>, Option<String>, Vec<u8
     let mut form = Form::of(&headers, body).map_err(|_| "no form".to_owned())?;
     let mut read = Vec::new();
     while let Some(field) = form.next().await.map_err(|error| error.to_string())? {
-        let (name, file) = (field.name().map(str::to_owned), field.file_name().map(str::to_owned));
+        let (name, file) = (
+            field.name().map(str::to_owned),
+            field.file_name().map(str::to_owned),
+        );
         let mut pieces = std::pin::pin!(form.pieces(field));
         let mut content = Vec::new();
         while let Some(piece) = pieces.next().await {
@@ -209,7 +229,10 @@ pub(crate) fn forms(data: &[u8]) {
     let (at_once, in_pieces) = runtime(|runtime| {
         runtime.block_on(async {
             let at_once = parts(Body::from(whole.to_vec())).await;
-            (at_once, parts(Body::from_stream(stream::iter(pieces))).await)
+            (
+                at_once,
+                parts(Body::from_stream(stream::iter(pieces))).await,
+            )
         })
     });
     if let (Ok(at_once), Ok(in_pieces)) = (&at_once, &in_pieces) {
@@ -217,7 +240,11 @@ pub(crate) fn forms(data: &[u8]) {
         let total: usize = at_once.iter().map(|(_, _, content)| content.len()).sum();
         assert!(total <= whole.len());
     }
-    assert_eq!(at_once.is_ok(), in_pieces.is_ok(), "{at_once:?} {in_pieces:?}");
+    assert_eq!(
+        at_once.is_ok(),
+        in_pieces.is_ok(),
+        "{at_once:?} {in_pieces:?}"
+    );
 }
 
 const SECRET: [u8; 32] = [7; 32];
@@ -233,7 +260,10 @@ pub(crate) fn rights(data: &[u8]) {
         assert_eq!(preview_label(&SECRET, port, &sandbox, minute), text);
     }
     let label = preview_label(&SECRET, port, text, minute);
-    assert_eq!(preview_name(&SECRET, &label), Some((port, text.to_owned(), Some(minute))));
+    assert_eq!(
+        preview_name(&SECRET, &label),
+        Some((port, text.to_owned(), Some(minute)))
+    );
     let other = preview_name(&[8; 32], &label).and_then(|(_, _, until)| until);
     assert_eq!(other, None, "another's key opens it");
 

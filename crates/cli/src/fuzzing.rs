@@ -41,8 +41,7 @@ pub fn settings(
         variable,
         directory: directory.to_owned(),
     };
-    let settings =
-        Settings::read_in(&remote, &surroundings).map_err(|failure| failure.line())?;
+    let settings = Settings::read_in(&remote, &surroundings).map_err(|failure| failure.line())?;
     Ok(Settled {
         url: (settings.url.value, settings.url.origin.to_string()),
         token: settings.token.map(|token| match token.value {

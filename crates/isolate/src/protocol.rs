@@ -513,7 +513,10 @@ mod tests {
             packet::send(&init, &unfit.finish(), &[]).unwrap();
             for _ in 0..2 {
                 let received = Event::receive(&agent);
-                assert!(matches!(received, Err(ReceiveError::Malformed(_))), "{number}");
+                assert!(
+                    matches!(received, Err(ReceiveError::Malformed(_))),
+                    "{number}"
+                );
             }
             let step = format!("{{\"what\":\"/proc\",\"errno\":{number}}}");
             assert!(serde_json::from_str::<Step>(&step).is_err(), "{number}");

@@ -50,7 +50,11 @@ pub(crate) fn order_block(bytes: &[u8], positions: &[u64]) -> Option<(u64, u64, 
     let mut cursor = Cursor::default();
     let found = positions
         .iter()
-        .map(|position| block.run_at(*position, &mut cursor).map(|run| run.start.total()))
+        .map(|position| {
+            block
+                .run_at(*position, &mut cursor)
+                .map(|run| run.start.total())
+        })
         .collect();
     Some((block.start(), block.end(), found))
 }

@@ -145,12 +145,7 @@ impl Block {
         let mut words = bytes
             .chunks_exact(8)
             .filter_map(|word| word.try_into().ok());
-        let mut word = || {
-            words
-                .next()
-                .map(u64::from_le_bytes)
-                .ok_or_else(damaged)
-        };
+        let mut word = || words.next().map(u64::from_le_bytes).ok_or_else(damaged);
         let start = PerStream {
             stdout: word()?,
             stderr: word()?,

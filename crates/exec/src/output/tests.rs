@@ -18,11 +18,9 @@ use tempfile::TempDir;
 use super::fuzzing::{settled, tiny};
 use super::order::{Block, Cursor, Order, OrderPlace};
 use super::{
-    JointPiece, JointReader, LogLimits, OutputError, OutputLog, PerStream, Stream,
-    StreamReader,
+    JointPiece, JointReader, LogLimits, OutputError, OutputLog, PerStream, Stream, StreamReader,
 };
 use Stream::{Stderr, Stdout};
-
 
 /// A cap that nothing here reaches.
 const PLENTY: u64 = 1 << 30;
