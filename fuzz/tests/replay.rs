@@ -3,6 +3,7 @@
 //! `SANDSHELL_FUZZ_RUNS` is how many of these each target gets, `SANDSHELL_FUZZ_SEED` where they begin.
 
 #![allow(
+    clippy::pedantic,
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stderr,
