@@ -15,10 +15,11 @@
 //! A find is kept in the corpus under a name that tells it.
 
 #![allow(
+    clippy::pedantic,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a target that fails is to fail loudly"
+    reason = "a target that fails is to fail loudly, and says what must hold as plainly as it can"
 )]
 
 mod archives;

@@ -3,6 +3,7 @@
 //! `SANDSHELL_FUZZ_RUNS` is how many of these each target gets, `SANDSHELL_FUZZ_SEED` where they begin.
 
 #![allow(
+    clippy::pedantic,
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stderr,
@@ -74,7 +75,11 @@ fn run((name, target): &Target, data: &[u8]) -> Result<(), String> {
 }
 
 fn none_failed(failures: &[String]) {
-    assert!(failures.is_empty(), "\n{}\n", failures.join("\n"));
+    // The hook is silent, so that a panic that is expected is.
+    for failure in failures {
+        eprintln!("{failure}");
+    }
+    assert!(failures.is_empty());
 }
 
 #[test]

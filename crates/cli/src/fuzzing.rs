@@ -33,8 +33,8 @@ pub fn settings(
     hub: Option<String>,
 ) -> Result<Settled, String> {
     let remote = Remote {
-        url,
         hub,
+        url,
         ..Remote::default()
     };
     let surroundings = Surroundings {
