@@ -228,7 +228,8 @@ impl ExecError {
     pub(crate) fn from_spawn(stage: Stage, errno: Errno, program: &str, cwd: &str) -> Self {
         let program = program.to_owned();
         match (stage, errno) {
-            (_, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN) => {
+            (Stage::Clone | Stage::Fds | Stage::Rights, _)
+            | (_, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN) => {
                 Self::system("cannot start a process", errno)
             }
             (Stage::Cwd, _) => Self::Cwd {
@@ -258,9 +259,6 @@ impl ExecError {
                 pointer: "/private_processes".to_owned(),
                 detail: format!("no process tree of its own can be made here: {errno}"),
             },
-            (Stage::Clone | Stage::Fds | Stage::Rights, _) => {
-                Self::system("cannot start a process", errno)
-            }
         }
     }
 }

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use sandshell_client::types::{
     ErrorCode, ExecRequest, ProcessRequest, SessionId, SessionRequest, TerminalRequest,
 };
-use sandshell_client::{Client, ClientError, FileQuery, Page, WriteOptions};
+use sandshell_client::{
+    Client, ClientError, FileQuery, Page, ProcessFilter, ReadOptions, WriteOptions,
+};
 use sandshell_testkit::{Agent, AgentBuilder, children_deep, open_fds};
 
 use tokio::time::error::Elapsed;
@@ -202,7 +204,10 @@ impl Bench {
             }
             Request::ReadFile => {
                 let file = FileQuery::new(self.file("file"));
-                let body = client.read_file(&file, &Default::default()).await?.bytes;
+                let body = client
+                    .read_file(&file, &ReadOptions::default())
+                    .await?
+                    .bytes;
                 let content = body.read_to_end().await?;
                 if &*content != b"content" {
                     return Ok(Done::Wrongly(format!("{content:?}")));
@@ -225,7 +230,7 @@ impl Bench {
     pub(super) async fn clear(&self) -> Vec<String> {
         let client = self.agent.client();
         let mut found = Vec::new();
-        for one in in_time(client.list_processes(&Default::default()))
+        for one in in_time(client.list_processes(&ProcessFilter::default()))
             .await
             .unwrap()
             .items

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use sandshell_client::types::{BackupRequest, ErrorCode, Scope, TokenRequest};
-use sandshell_client::{Client, Page};
+use sandshell_client::{Client, Page, SandboxFilter};
 use sandshell_testkit::Hub;
 use tempfile::TempDir;
 
@@ -56,7 +56,7 @@ impl Drop for Disk {
 }
 
 async fn ids(client: &Client) -> Vec<String> {
-    let listed = in_time(client.sandboxes(&Default::default()))
+    let listed = in_time(client.sandboxes(&SandboxFilter::default()))
         .await
         .unwrap();
     listed.items.iter().map(|one| one.id.to_string()).collect()

@@ -145,7 +145,7 @@ async fn an_agent_without_descriptors_waits_for_some() {
     let before = used(agent.pid());
     // Nothing happens in this time that could be waited for.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let spent = used(agent.pid()) - before;
+    let spent = used(agent.pid()).saturating_sub(before);
     assert!(spent < Duration::from_millis(300), "{spent:?} of a second");
     for _ in 0..3 {
         match in_time(client.exec(&exec_of("echo on"))).await {
@@ -158,6 +158,6 @@ async fn an_agent_without_descriptors_waits_for_some() {
     assert_eq!(shell.out("echo kept").await, "kept\n");
     let output = in_time(client.process_output(&counting, OutputQuery::follow(StreamName::Stdout)));
     let output = in_time(output.await.unwrap().read_to_end()).await.unwrap();
-    let expected: String = (1..=20).map(|n| format!("{n}\n")).collect();
+    let expected: String = (1..=20).map(|n| n.to_string() + "\n").collect();
     assert_eq!(output, expected);
 }

@@ -130,7 +130,9 @@ async fn a_system_call_that_fails_is_told_and_leaves_nothing() {
                     };
                     let (hit, found) = fault.try_with(&bench, request).await;
                     if !found.is_empty() {
-                        found.iter().for_each(|one| say(&format!("WRONG: {one}")));
+                        for one in &found {
+                            say(&format!("WRONG: {one}"));
+                        }
                         bench.settle_first().await;
                     }
                     wrong.extend(found);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use sandshell_client::types::{
-    ErrorCode, ProcessId, SandboxState, SessionRequest, StreamName, TerminalFrame, TerminalRequest,
+    ErrorCode, ProcessId, SandboxState, SessionRecord, SessionRequest, StreamName, TerminalFrame,
+    TerminalRequest,
 };
 use sandshell_client::{
     Client, ClientError, ConnectOptions, EventQuery, OutputQuery, OutputStreamEvent, TerminalEvent,
@@ -388,9 +389,9 @@ async fn a_shell_killed_at_any_moment_costs_at_most_its_command() {
     let shell = Shell::new(&agent).await;
     let killer = agent.client();
     let rounds = if full() { 300 } else { 25 };
-    let (mut n, mut lost) = (0_u64, 0);
+    let (mut n, mut lost, mut unsaved) = (0_u64, 0, 0);
     for round in 0..rounds {
-        let pid = shell.record().await.pid;
+        let SessionRecord { pid, restores, .. } = shell.record().await;
         let after = Duration::from_micros(dice.below(10_000));
         let killing = async {
             tokio::time::sleep(after).await;
@@ -406,9 +407,17 @@ async fn a_shell_killed_at_any_moment_costs_at_most_its_command() {
             ("restored", 137) => n += 1,
             _ => panic!("round {round}, killed after {after:?}: {done:?}"),
         }
-        let told = shell.out("echo $((n))").await;
-        assert_eq!(told, format!("{n}\n"), "round {round}: {done:?}");
+        let told: u64 = shell.out("echo $((n))").await.trim().parse().unwrap();
+        // The state is saved after the command has been answered. Killed in between, the shell is
+        // replaced with the state before, and the session's count of replacements tells of it.
+        let replaced = shell.record().await.restores > restores;
+        if told + 1 == n && done.session_state == "kept" && replaced {
+            (n, unsaved) = (told, unsaved + 1);
+        }
+        assert_eq!(told, n, "round {round}: {done:?}");
     }
-    say(&format!("{lost} of {rounds} commands were killed"));
+    say(&format!(
+        "{lost} of {rounds} commands were killed, {unsaved} before their state was saved"
+    ));
     assert!(lost > 0);
 }

@@ -42,7 +42,7 @@ impl Drop for Stopped {
 
 /// A count to `last`, a line for each number.
 fn count(last: u32) -> String {
-    (1..=last).map(|n| format!("{n}\n")).collect()
+    (1..=last).map(|n| n.to_string() + "\n").collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
