@@ -161,22 +161,22 @@ impl Shell {
         let deadline = tokio::time::Instant::now() + ANSWER_TIMEOUT;
         loop {
             tokio::select! {
-                            biased;
-                            message = self.line.message() => match message {
-                                Message::Done { seq, status, cwd } if seq == wanted => {
-                                    return Some((status, cwd));
-                                }
-                                _ => {}
-                            },
-                            exit = &mut self.running.exit => {
-                                // The owner waits for it, too.
-                                let (again, exit_again) = oneshot::channel();
-                                let _ = again.send(exit.unwrap_or(Exit::Signal(9)));
-                                self.running.exit = exit_again;
-                                return None;
-                            }
-                            () = tokio::time::sleep_until(deadline) => return None,
-                        }
+                biased;
+                message = self.line.message() => match message {
+                    Message::Done { seq, status, cwd } if seq == wanted => {
+                        return Some((status, cwd));
+                    }
+                    _ => {}
+                },
+                exit = &mut self.running.exit => {
+                    // The owner waits for it, too.
+                    let (again, exit_again) = oneshot::channel();
+                    let _ = again.send(exit.unwrap_or(Exit::Signal(9)));
+                    self.running.exit = exit_again;
+                    return None;
+                }
+                () = tokio::time::sleep_until(deadline) => return None,
+            }
         }
     }
 
