@@ -226,7 +226,7 @@ fn runner(cases: u32, seed: u32, worker: u32) -> TestRunner {
 }
 
 /// Steps as they are written in a regression test.
-fn as_steps(steps: &Vec<Step>) -> String {
+fn as_steps(steps: &[Step]) -> String {
     let lines = steps.iter().map(|step| format!("    Step::{step:?},\n"));
     format!("  As steps:\n{}", lines.collect::<String>())
 }
@@ -239,7 +239,12 @@ fn tell(done: u32, of: u32, began: Instant) {
 }
 
 fn sequences(place: &Place) {
-    run_many(1, step::sequence, |steps| run(place, steps), as_steps);
+    run_many(
+        1,
+        step::sequence,
+        |steps| run(place, steps),
+        |steps| as_steps(steps),
+    );
 }
 
 #[test]

@@ -213,9 +213,8 @@ impl<'a> Driver<'a> {
 
     async fn exec(&self, request: &ExecRequest, expect: &Answer<Expected>) -> Check {
         let reply = in_time(self.client.exec(request)).await;
-        let (result, expect) = match answer(reply, expect)? {
-            Some(both) => both,
-            None => return Ok(()),
+        let Some((result, expect)) = answer(reply, expect)? else {
+            return Ok(());
         };
         let id = result.id.to_string();
         match &request.id {

@@ -98,9 +98,10 @@ pub(super) async fn race(
     let chosen = Chosen::default();
     let mut driver = Driver::new(client.clone(), prefix, &chosen);
     driver.knows(pids);
-    let outcome = match has_an_order(&noted) {
-        true => driver.nothing_is_left("/nowhere", marker).await,
-        false => Err(format!("there is no order of these calls: {noted:#?}")),
+    let outcome = if has_an_order(&noted) {
+        driver.nothing_is_left("/nowhere", marker).await
+    } else {
+        Err(format!("there is no order of these calls: {noted:#?}"))
     };
     driver.clear().await;
     outcome
@@ -190,8 +191,7 @@ fn has_an_order(noted: &[Noted]) -> bool {
                 (Call::Create, Some(pid), None) => Some(pid),
                 (Call::Create, Some(pid), Some(there)) if pid == there => Some(pid),
                 (Call::Get, Some(pid), Some(there)) if pid == there => Some(pid),
-                (Call::Get | Call::Delete, None, None) => None,
-                (Call::Delete, Some(_), Some(_)) => None,
+                (Call::Get | Call::Delete, None, None) | (Call::Delete, Some(_), Some(_)) => None,
                 // Those that delete the same at once are all told that it is gone.
                 (Call::Delete, Some(_), None) if beside_another(noted, index) => None,
                 _ => return false,

@@ -276,15 +276,14 @@ impl Text {
             Self::Define { name, status } => {
                 shell.functions.insert(*name, *status);
             }
-            Self::Call(name) => match shell.functions.get(name) {
-                Some(status) => {
+            Self::Call(name) => {
+                if let Some(status) = shell.functions.get(name) {
                     ran = Ran::with(i32::from(*status), format!("f{name}:a  b\n"));
-                }
-                None => {
+                } else {
                     ran.code = 127;
                     ran.stderr = format!("{BASH} 1: f{name}: command not found\n").into_bytes();
                 }
-            },
+            }
             Self::Show => ran.stdout = shell.shown(),
             Self::Write(writing) => {
                 ran = Ran::with(i32::from(writing.code), writing.stdout.bytes());

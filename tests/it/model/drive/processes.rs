@@ -148,7 +148,7 @@ impl Driver<'_> {
                     WaitOutcome::Timeout
                 };
                 ensure!(
-                    reply.outcome == outcome && reply.timed_out == !ends,
+                    reply.outcome == outcome && reply.timed_out != *ends,
                     "{reply:?} instead of {outcome:?}"
                 );
                 process_is(&reply.process, facts)
@@ -228,11 +228,9 @@ fn process_is(record: &ProcessRecord, facts: &ProcessFacts) -> Check {
             && record.ended_at.is_some() == (facts.state == ProcessState::Exited),
         "{record:?} instead of {facts:?}"
     );
-    match record.exit_code {
-        Some(code) => exit_is((code, record.signal.as_deref()), &facts.exits),
-        None => {
-            ensure!(facts.exits.is_empty(), "it runs: {record:?}");
-            Ok(())
-        }
+    if let Some(code) = record.exit_code {
+        return exit_is((code, record.signal.as_deref()), &facts.exits);
     }
+    ensure!(facts.exits.is_empty(), "it runs: {record:?}");
+    Ok(())
 }

@@ -475,7 +475,7 @@ impl World {
             });
             return;
         }
-        let (stream, bytes) = if cut % 2 == 0 {
+        let (stream, bytes) = if cut.is_multiple_of(2) {
             (StreamName::Stdout, &process.stdout)
         } else {
             (StreamName::Stderr, &process.stderr)

@@ -679,7 +679,7 @@ impl World {
             });
             return;
         }
-        let (stream, values) = if cut % 2 == 0 || end.told {
+        let (stream, values) = if cut.is_multiple_of(2) || end.told {
             (StreamName::Stdout, &end.stdout)
         } else {
             (StreamName::Stderr, &end.stderr)
