@@ -1,5 +1,6 @@
 //! The execution core as one thing: makes, finds and forgets processes, sessions and terminals.
 
+mod request;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -14,9 +15,9 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use sandshell_isolate::InitHandle;
 use sandshell_sys::procfs;
 use sandshell_types::{
-    Encoded, Env, EnvReply, ExecRequest, ForkRequest, KillReply, PortRecord, PortWaitRequest,
-    ProcessId, ProcessKind, ProcessRequest, ProcessState, RestartMode, SandboxStats, SessionId,
-    SessionRequest, SessionState, TerminalId, TerminalRequest, TerminalState, TextEncoding,
+    Env, EnvReply, ExecRequest, ForkRequest, KillReply, PortRecord, PortWaitRequest, ProcessId,
+    ProcessKind, ProcessRequest, ProcessState, SandboxStats, SessionId, SessionRequest,
+    SessionState, TerminalId, TerminalRequest, TerminalState,
 };
 
 use crate::account::Accounts;
@@ -33,13 +34,13 @@ use crate::process::{self, ProcessHandle, Processes, ResultSpec, Stdin, start_wi
 use crate::session::{
     Birth as SessionBirth, ChannelRoot, SessionHandle, Sessions, Shell, Snapshot, check_environment,
 };
-use crate::shell_text::suits_waiting_shell;
 use crate::spawner::Spawner;
 use crate::terminal::{self, TerminalHandle, Terminals};
 use crate::tree::Nursery;
 use crate::variables::Variables;
 use crate::wardens::Wardens;
 use crate::{Config, ExecError, StartError, stats};
+use request::{check_process, decode_stdin, poolable};
 
 /// TERM to KILL for everything at shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
@@ -676,82 +677,6 @@ impl Executor {
         core.session_shells.close().await;
         core.host.nursery.close();
     }
-}
-
-/// The text of an exec that a waiting shell can run: default everything, and a text that suits it.
-fn poolable(spec: &ProcessRequest) -> Option<&str> {
-    let plain = spec.argv.is_none()
-        && spec.cwd.is_none()
-        && spec.env.is_empty()
-        && spec.stdin.is_none()
-        && spec.shell.is_none()
-        && spec.user.is_none()
-        && spec.limits.is_none();
-    spec.command
-        .as_deref()
-        .filter(|text| plain && suits_waiting_shell(text))
-}
-
-fn check_process(spec: &ProcessRequest) -> Result<(), ExecError> {
-    let hint = || Some("give {\"command\": \"ls -l\"} or {\"argv\": [\"ls\", \"-l\"]}".to_owned());
-    match (&spec.command, &spec.argv) {
-        (None, None) => {
-            return Err(ExecError::Invalid {
-                pointer: "/command".to_owned(),
-                detail: "one of `command` and `argv` is needed".to_owned(),
-                hint: hint(),
-            });
-        }
-        (Some(_), Some(_)) => {
-            return Err(ExecError::Invalid {
-                pointer: "/argv".to_owned(),
-                detail: "only one of `command` and `argv` can be given".to_owned(),
-                hint: hint(),
-            });
-        }
-        (Some(command), None) if command.contains('\0') => {
-            return Err(ExecError::invalid(
-                "/command",
-                "a command contains no NUL byte",
-            ));
-        }
-        _ => {}
-    }
-    if spec.argv.is_some() && spec.session.is_some() {
-        return Err(ExecError::Invalid {
-            pointer: "/session".to_owned(),
-            detail: "an argv has no shell, so it cannot start from a session's state".to_owned(),
-            hint: Some("use `command`".to_owned()),
-        });
-    }
-    if spec.argv.is_some() && spec.shell.is_some() {
-        return Err(ExecError::invalid(
-            "/shell",
-            "an argv is run without a shell",
-        ));
-    }
-    if let Some(restart) = spec.restart
-        && restart.mode != RestartMode::Never
-        && spec.stdin.is_some()
-    {
-        return Err(ExecError::invalid(
-            "/stdin",
-            "a process that is started again cannot be given its first input twice",
-        ));
-    }
-    for (name, value) in &spec.env {
-        host::check_variable(name, value.as_deref())?;
-    }
-    if let Some(text) = &spec.stdin {
-        decode_stdin(text, spec.stdin_encoding)?;
-    }
-    Ok(())
-}
-
-fn decode_stdin(text: &str, encoding: TextEncoding) -> Result<Bytes, ExecError> {
-    Encoded::decode(text, encoding)
-        .map(Bytes::from)
-        .ok_or_else(|| ExecError::invalid("/stdin", "stdin is not valid base64"))
 }
 
 /// Gives a program the state of a session, and what the call changes on top of it.

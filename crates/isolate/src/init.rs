@@ -8,9 +8,9 @@
 //! signalfd. Sending never blocks for long: the agent drains its socket on its own task, and if it
 //! is gone, so are we.
 //!
-//! To ask the kernel for any child that ended makes it look at all of them. The signal names one, which is asked
-//! for by its pid; others may have ended whose signals were merged with it, so all are looked at too, but no more
-//! often than a small part of the time allows (see [`Round`]).
+//! To ask the kernel for any child that ended makes it look at all of them. With many, the one that the signal
+//! names is asked for by its pid first; others may have ended whose signals were merged with it, so all are looked
+//! at too, but no more often than a small part of the time allows (see [`Round`]).
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -239,11 +239,14 @@ impl Init<'_> {
             }
             let [socket_ready, signal_ready] = waiting.map(|w| !w.revents().is_empty());
             if signal_ready {
+                let later = self.round.is_put_off();
                 for Noticed { signal, pid } in read_signals(signals) {
                     if signal == SIGTERM {
                         return;
                     }
-                    self.reap_this(pid);
+                    if later {
+                        self.reap_this(pid);
+                    }
                 }
                 self.sweep();
                 self.round.ask();
@@ -251,7 +254,8 @@ impl Init<'_> {
             if self.round.due_in() == Some(Duration::ZERO) {
                 let began = Instant::now();
                 self.reap_all();
-                self.round.done(began);
+                self.round
+                    .done(began, self.programs.len() + self.keepers.len());
             }
             if socket_ready {
                 match SpawnRequest::receive(self.socket, &mut buffer) {
@@ -371,8 +375,9 @@ fn no_start(id: u64, errno: Errno) -> Event {
     }
 }
 
-/// When all children are looked at. With a handful it is at once, always; with thousands, one look takes a
-/// millisecond, and the next may come no sooner than ten times that after it.
+/// When all children are looked at. With few it is at once, always: whoever hears of an end finds nothing of
+/// what ended before. With thousands one look takes a millisecond, and the next may come no sooner than ten times that
+/// after it.
 #[derive(Debug, Default)]
 struct Round {
     due: Option<Instant>,
@@ -383,6 +388,13 @@ struct Round {
 impl Round {
     /// How many times as long as a look the pause after it is.
     const PAUSE: u32 = 10;
+
+    /// Among how many programs a look takes no time worth a pause.
+    const FEW: usize = 256;
+
+    fn is_put_off(&self) -> bool {
+        self.next.is_some_and(|next| next > Instant::now())
+    }
 
     fn ask(&mut self) {
         let now = Instant::now();
@@ -395,10 +407,10 @@ impl Round {
             .map(|due| due.saturating_duration_since(Instant::now()))
     }
 
-    fn done(&mut self, began: Instant) {
+    fn done(&mut self, began: Instant, programs: usize) {
         let now = Instant::now();
         self.due = None;
-        self.next = Some(now + (now - began) * Self::PAUSE);
+        self.next = (programs > Self::FEW).then(|| now + (now - began) * Self::PAUSE);
     }
 }
 

@@ -64,6 +64,11 @@ pub(crate) struct Lost {
 }
 
 impl Keepers {
+    /// How many run.
+    pub(crate) fn len(&self) -> usize {
+        self.serving.len()
+    }
+
     /// Forks a keeper that starts the program and reports for it.
     pub(crate) fn start(
         &mut self,
