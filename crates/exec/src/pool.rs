@@ -100,7 +100,8 @@ impl<T: Member> Pool<T> {
         let mut made = std::pin::pin!(self.made.notified());
         made.as_mut().enable();
         if self.ready.lock().await.is_empty() {
-            self.hungry.notify_one();
+            // For a task that waits now, not for the next time: nobody is hungry.
+            self.hungry.notify_waiters();
             made.await;
         }
     }
