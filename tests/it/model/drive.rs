@@ -141,7 +141,7 @@ impl<'a> Driver<'a> {
     pub(super) async fn nothing_is_left(&self, dir: &str, marker: &str) -> Check {
         let pids: Vec<String> = self.pids.iter().map(ToString::to_string).collect();
         let look = format!(
-            "rm -rf {dir}; for p in {}; do grep -s '^State:\\s*[^ZX]' /proc/$p/status && echo $p; done; :",
+            "rm -rf {dir}; for p in {}; do grep -s '^State:\\s*[^ZX[:space:]]' /proc/$p/status && echo $p; done; :",
             pids.join(" ")
         );
         let left = self.shell(&look).await?;

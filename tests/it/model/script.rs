@@ -352,20 +352,21 @@ impl Block {
         let Names { marker, gate, .. } = names;
         let change = change.text(names);
         let rest = match self {
-            Self::Program => format!("sleep {marker}; echo never"),
-            Self::Builtin => format!("read -r x <>{gate}; echo never"),
-            Self::Loop => format!("while :; do sleep {marker}; done; echo never"),
-            Self::Substitution => format!("x=$(sleep {marker}; echo x); echo never"),
-            Self::Pipeline => format!("sleep {marker} | cat; echo never"),
-            Self::Spin => "while :; do :; done; echo never".to_owned(),
-            Self::Deaf => format!("(trap '' INT TERM; exec sleep {marker}); echo never"),
-            Self::Gate => format!("cat {gate}; echo end >&2; (exit 5)"),
+            Self::Program => format!("echo go; sleep {marker}; echo never"),
+            Self::Builtin => format!("echo go; read -r x <>{gate}; echo never"),
+            Self::Loop => format!("echo go; while :; do sleep {marker}; done; echo never"),
+            Self::Substitution => format!("echo go; x=$(sleep {marker}; echo x); echo never"),
+            Self::Pipeline => format!("echo go; sleep {marker} | cat; echo never"),
+            Self::Spin => "echo go; while :; do :; done; echo never".to_owned(),
+            // It says so when it is deaf, and not before.
+            Self::Deaf => format!("(trap '' INT TERM; echo go; exec sleep {marker}); echo never"),
+            Self::Gate => format!("echo go; cat {gate}; echo end >&2; (exit 5)"),
         };
         let gate = match self {
             Self::Builtin | Self::Gate => format!("mkfifo {gate}; "),
             _ => String::new(),
         };
-        format!("{change}; {gate}echo go; {rest}")
+        format!("{change}; {gate}{rest}")
     }
 
     /// How an interrupt may come about.
