@@ -15,16 +15,11 @@ mod killed;
 mod stalls;
 mod tracer;
 
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sandshell_client::Client;
-use sandshell_client::types::{
-    IsolationPolicy, IsolationSpec, SandboxId, SandboxRecord, SandboxSpec, SandboxState,
-};
 use sandshell_testkit::Hub;
 
-use crate::calls::in_time;
+use crate::hub::{agent_of, id_of, sandbox, spec_of, until};
 
 /// Whether everything is to be tried, or only a sample.
 fn full() -> bool {
@@ -63,51 +58,6 @@ impl Dice {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ (z >> 31)) % bound
     }
-}
-
-/// A spec that can be had on any machine.
-fn spec_of(id: &str) -> SandboxSpec {
-    SandboxSpec {
-        id: Some(id_of(id)),
-        isolation: Some(IsolationSpec {
-            policy: IsolationPolicy::BestEffort,
-            require: Vec::new(),
-        }),
-        ..SandboxSpec::default()
-    }
-}
-
-fn id_of(id: &str) -> SandboxId {
-    id.parse().unwrap()
-}
-
-/// Makes a sandbox and gives the client of it.
-async fn sandbox(client: &Client, id: &str) -> Client {
-    let record = in_time(client.create_sandbox(&spec_of(id))).await.unwrap();
-    assert_eq!(record.state, SandboxState::Ready);
-    client.sandbox(&record.id)
-}
-
-/// Waits until a sandbox is in a state. There is no event to wait for at a hub.
-async fn until(client: &Client, id: &str, state: SandboxState) -> SandboxRecord {
-    let reached = async {
-        loop {
-            let record = client.get_sandbox(&id_of(id)).await.unwrap();
-            if record.state == state {
-                return record;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    in_time(reached).await
-}
-
-/// The agent of the sandbox with this directory, a process that a hub of the test's own started: whoever
-/// listens on its socket.
-fn agent_of(place: &Path) -> i32 {
-    let socket = std::os::unix::net::UnixStream::connect(place.join("agent.sock")).unwrap();
-    let peer = rustix::net::sockopt::socket_peercred(&socket).unwrap();
-    peer.pid.as_raw_nonzero().get()
 }
 
 /// Processes of a hub's sandboxes: those that have something of its directory among their mounts.

@@ -24,7 +24,7 @@ use serde_json::Value;
 use crate::calls::in_time;
 
 /// A spec that can be had on any machine.
-fn spec_of(id: &str) -> SandboxSpec {
+pub(crate) fn spec_of(id: &str) -> SandboxSpec {
     SandboxSpec {
         id: Some(id.parse().unwrap()),
         isolation: Some(IsolationSpec {
@@ -36,13 +36,13 @@ fn spec_of(id: &str) -> SandboxSpec {
 }
 
 /// Makes a sandbox and gives the client of it.
-async fn sandbox(client: &Client, id: &str) -> Client {
+pub(crate) async fn sandbox(client: &Client, id: &str) -> Client {
     let record = in_time(client.create_sandbox(&spec_of(id))).await.unwrap();
     assert_eq!(record.state, SandboxState::Ready);
     client.sandbox(&record.id)
 }
 
-fn id_of(id: &str) -> SandboxId {
+pub(crate) fn id_of(id: &str) -> SandboxId {
     id.parse().unwrap()
 }
 
@@ -76,7 +76,7 @@ async fn raw_with(
 
 /// The agent of the sandbox with this directory, a process that a hub of the test's own started: whoever
 /// listens on its socket.
-fn agent_of(place: &std::path::Path) -> i32 {
+pub(crate) fn agent_of(place: &std::path::Path) -> i32 {
     let socket = std::os::unix::net::UnixStream::connect(place.join("agent.sock")).unwrap();
     let peer = rustix::net::sockopt::socket_peercred(&socket).unwrap();
     peer.pid.as_raw_nonzero().get()
@@ -84,7 +84,7 @@ fn agent_of(place: &std::path::Path) -> i32 {
 
 /// Waits until a sandbox is in a state. There is no event to wait for at a hub, so it is asked again
 /// and again, without a pause.
-async fn until(client: &Client, id: &str, state: SandboxState) -> SandboxRecord {
+pub(crate) async fn until(client: &Client, id: &str, state: SandboxState) -> SandboxRecord {
     let reached = async {
         loop {
             let record = client.get_sandbox(&id_of(id)).await.unwrap();
