@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sandshell_testkit::find_binary;
+use sandshell_testkit::{find_binary, throw_away_root};
 
 /// Longest time of the generated requests, cases for each operation and round, and where to begin.
 /// `SANDSHELL_FUZZ_SECONDS`, `SANDSHELL_FUZZ_CASES` and `SANDSHELL_FUZZ_SEED` ask for more or other ones.
@@ -75,7 +75,7 @@ fn generated_requests_get_documented_answers() {
     let printed = Command::new(find_binary()).arg("openapi").output().unwrap();
     std::fs::write(&document, printed.stdout).unwrap();
     let bounds = |name: &str, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.to_owned());
-    let said = run(throw_away_root(&packages)
+    let said = run(root_with(&packages)
         .args(["--ro-bind"])
         .args([&find_binary(), Path::new("/opt/sandshell")])
         .arg("--ro-bind")
@@ -95,28 +95,15 @@ fn generated_requests_get_documented_answers() {
     assert!(said.contains("Events checked: {'"), "{said}");
 }
 
-/// A root with the system's programs read-only, and everything else empty and gone at the end: no
-/// rights, no network but its own loopback, its own processes.
-fn throw_away_root(packages: &Path) -> Command {
+/// A throw-away root with the packages of Python in it.
+fn root_with(packages: &Path) -> Command {
     let python = run(Command::new(packages.join("bin/python"))
         .args(["-c", "import sys; print(sys.base_prefix)"]));
     let python = python.trim();
-    let mut command = Command::new("bwrap");
+    let mut command = throw_away_root();
     command
-        .args(["--unshare-all", "--die-with-parent", "--new-session"])
-        .args(["--uid", "1000", "--gid", "1000", "--clearenv"])
-        .args(["--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin"])
         .args(["--setenv", "LANG", "C.UTF-8"])
-        .args(["--setenv", "HOME", "/home/user"])
-        .args(["--ro-bind", "/usr", "/usr"])
-        .args(["--ro-bind-try", "/bin", "/bin"])
-        .args(["--ro-bind-try", "/lib", "/lib"])
-        .args(["--ro-bind-try", "/lib64", "/lib64"])
-        .args(["--ro-bind", "/etc/passwd", "/etc/passwd"])
-        .args(["--ro-bind", "/etc/group", "/etc/group"])
-        .args(["--proc", "/proc", "--dev", "/dev"])
-        .args(["--tmpfs", "/tmp", "--tmpfs", "/workspace"])
-        .args(["--tmpfs", "/home", "--dir", "/home/user"])
+        .args(["--tmpfs", "/workspace"])
         .args(["--ro-bind", python, python])
         .arg("--ro-bind")
         .args([packages, Path::new("/opt/venv")]);

@@ -254,6 +254,19 @@ impl AgentBuilder {
 
 /// A root with the system's programs and the agent's directory, up to the program to be run in it.
 fn bubblewrap(dir: &Path, binary: &Path) -> Command {
+    let mut command = throw_away_root();
+    command
+        .arg("--bind")
+        .args([dir, dir])
+        .arg("--ro-bind")
+        .args([binary, Path::new("/opt/sandshell")])
+        .args(["--", "/opt/sandshell"]);
+    command
+}
+
+/// Bubblewrap with a root of the system's programs, read-only, and everything else empty and gone at the end: no
+/// rights, no network but its own loopback, its own processes. What it runs is added by the caller.
+pub fn throw_away_root() -> Command {
     let mut command = Command::new("bwrap");
     command
         .args(["--unshare-all", "--die-with-parent", "--new-session"])
@@ -267,12 +280,7 @@ fn bubblewrap(dir: &Path, binary: &Path) -> Command {
         .args(["--ro-bind", "/etc/passwd", "/etc/passwd"])
         .args(["--ro-bind", "/etc/group", "/etc/group"])
         .args(["--proc", "/proc", "--dev", "/dev"])
-        .args(["--tmpfs", "/tmp", "--tmpfs", "/home", "--dir", "/home/user"])
-        .arg("--bind")
-        .args([dir, dir])
-        .arg("--ro-bind")
-        .args([binary, Path::new("/opt/sandshell")])
-        .args(["--", "/opt/sandshell"]);
+        .args(["--tmpfs", "/tmp", "--tmpfs", "/home", "--dir", "/home/user"]);
     command
 }
 

@@ -35,7 +35,7 @@ mod user;
 
 pub use agent::Agent;
 pub use binary::find_binary;
-pub use builder::AgentBuilder;
+pub use builder::{AgentBuilder, throw_away_root};
 pub use hub::Hub;
 pub use pidfd::wait_for_exit_of;
 pub use proc::{
