@@ -15,8 +15,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use sandshell_testkit::{Hub, children_deep};
 use sandshell_types::SandboxSpec;
 
-use crate::hub::exec;
-use crate::measure::Run;
 use crate::plot::{Bar, Chart, Drawing};
 use crate::report::{Report, skipped};
 
@@ -158,17 +156,9 @@ const WAITING: &[&str] = &[
 
 pub(crate) async fn run(report: &mut Report, hub: &Hub, count: usize) -> Result<()> {
     let client = hub.client();
-    let (mut created, mut used) = (Vec::new(), Vec::new());
-    for _ in 0..count {
-        let start = Instant::now();
-        let id = client.create_sandbox(&SandboxSpec::default()).await?.id;
-        created.push(start.elapsed());
-        exec(&client.sandbox(&id)).await?;
-        used.push(start.elapsed());
-        client.destroy_sandbox(&id).await?;
-    }
-    report.add_run(SECTION, CREATE, Run::of(&created));
-    report.add_run(SECTION, FIRST, Run::of(&used));
+    let (created, used) = super::sandboxes::probes(&client, count).await?;
+    report.add_run(SECTION, CREATE, created);
+    report.add_run(SECTION, FIRST, used);
 
     let launcher = launcher(hub).context("the hub has no launcher")?;
     let dir = tempfile::TempDir::with_prefix("sandshell-bench-")?;

@@ -90,7 +90,7 @@ fn draw(report: &mut Report, lines: [Points; 5]) {
 }
 
 /// Makes one, uses it, ends it, several times: until it is there, and until its first result.
-async fn probes(client: &Client, count: usize) -> Result<(Run, Run)> {
+pub(super) async fn probes(client: &Client, count: usize) -> Result<(Run, Run)> {
     let (mut created, mut used) = (Vec::new(), Vec::new());
     for _ in 0..count {
         let start = Instant::now();
