@@ -23,7 +23,7 @@ help:
 	@echo 'make bench    the floor and us in one run: table and JSON (ARGS=--quick; PUBLISH=1 into docs/benchmarks.md)'
 	@echo 'make load     the highest rate that is served, latency at seven tenths of it, floods (ARGS=session)'
 	@echo 'make soak     mixed load with random kills for MINUTES=$(MINUTES); what has grown or is left at its end'
-	@echo 'make faults   every fault that make test has a sample of: failing system calls, kills, full disks, stalls, odd clients'
+	@echo 'make faults   every fault that make test has a sample of: failing system calls, kills, full disks, stalls, clock jumps, odd clients'
 	@echo 'make fuzz     libFuzzer on every reader of bytes from outside, MINUTES=1 each; a table'
 	@echo 'make model    10,000 random sequences of calls, each answer compared with a model (SEED=1)'
 	@echo 'make gen      write openapi/*.json anew'

@@ -117,7 +117,7 @@ fn main() -> Result<ExitCode> {
     if let Some(path) = &options.json {
         report.write_json(path)?;
     }
-    let failed = options.bars && !report.all_bars_met();
+    let failed = report.has_errors() || (options.bars && !report.all_bars_met());
     Ok(ExitCode::from(u8::from(failed)))
 }
 
@@ -192,15 +192,17 @@ fn measure(options: &Options) -> Result<Report> {
         .enable_all()
         .build()?;
     latencies(options, &mut report, &runtime)?;
-    runtime.block_on(sections(options, &mut report))?;
+    runtime.block_on(sections(options, &mut report));
     drop(runtime);
     if options.wants("in-process") {
         let init = launch(LaunchOptions::default())?;
-        inside::run(&mut report, init, options.count(500))?;
+        let outcome = inside::run(&mut report, init, options.count(500));
+        report.note("in-process", outcome);
     }
     if options.wants("compare") {
         let init = launch(LaunchOptions::default())?;
-        peer::run(&mut report, init, &options.peers, options.count(500))?;
+        let outcome = peer::run(&mut report, init, &options.peers, options.count(500));
+        report.note("compare", outcome);
     }
     report.finish();
     Ok(report)
@@ -233,81 +235,100 @@ fn latencies(
     Ok(())
 }
 
-/// What is not compared with the floor. Each has an agent of its own.
-async fn sections(options: &Options, report: &mut Report) -> Result<()> {
+/// What is not compared with the floor. Each has an agent of its own, and one that fails leaves the others
+/// their figures.
+async fn sections(options: &Options, report: &mut Report) {
     if options.wants("many") {
-        sessions::many(report, &Agent::start()).await?;
+        let outcome = sessions::many(report, &Agent::start()).await;
+        report.note("many", outcome);
     }
     if options.wants("output") {
         let agent = Agent::builder()
             .args(["--log-bytes", output::LOG_BYTES])
             .start();
         let runs = if options.quick { 1 } else { 3 };
-        output::run(report, &agent, runs, options.quick).await?;
+        let outcome = output::run(report, &agent, runs, options.quick).await;
+        report.note("output", outcome);
     }
     if options.wants("interrupt") {
         let agent = Agent::start();
-        interrupt::run(report, &agent.client(), options.count(120)).await?;
+        let outcome = interrupt::run(report, &agent.client(), options.count(120)).await;
+        report.note("interrupt", outcome);
     }
     if options.wants("kill") {
         let agent = Agent::start();
-        kill::run(report, &agent.client(), options.count(RUNS)).await?;
+        let outcome = kill::run(report, &agent.client(), options.count(RUNS)).await;
+        report.note("kill", outcome);
     }
     if options.wants("memory") {
-        memory::run(report, &Agent::start()).await?;
+        let outcome = memory::run(report, &Agent::start()).await;
+        report.note("memory", outcome);
     }
     if options.wants("proxy") {
-        proxy::run(report, &Agent::start(), options.count(1000)).await?;
+        let outcome = proxy::run(report, &Agent::start(), options.count(1000)).await;
+        report.note("proxy", outcome);
     }
     if options.wants("hub") {
-        hub::run(report, options.count(300)).await?;
+        let outcome = hub::run(report, options.count(300)).await;
+        report.note("hub", outcome);
     }
     if options.wants("sandboxes") {
-        sandboxes::run(report, options.count(50)).await?;
+        let outcome = sandboxes::run(report, options.count(50)).await;
+        report.note("sandboxes", outcome);
     }
     if options.wants("neighbour") {
-        neighbour::run(report, options.count(200)).await?;
+        let outcome = neighbour::run(report, options.count(200)).await;
+        report.note("neighbour", outcome);
     }
     if options.wants("cli") {
-        command_line::run(report, options.count(200)).await?;
+        let outcome = command_line::run(report, options.count(200)).await;
+        report.note("cli", outcome);
     }
     if options.wants("cloudflare") {
-        cloudflare::run(report, options.count(500)).await?;
+        let outcome = cloudflare::run(report, options.count(500)).await;
+        report.note("cloudflare", outcome);
     }
     if options.wants("contexts") {
         let agent = Agent::start();
-        contexts::run(report, &agent.client(), options.count(200)).await?;
+        let outcome = contexts::run(report, &agent.client(), options.count(200)).await;
+        report.note("contexts", outcome);
     }
     if options.wants("files") {
-        files::run(report, &Agent::start(), options.quick).await?;
+        let outcome = files::run(report, &Agent::start(), options.quick).await;
+        report.note("files", outcome);
     }
     if options.wants("backup") {
-        backup::run(report, &Agent::start(), options.count(100_000)).await?;
+        let outcome = backup::run(report, &Agent::start(), options.count(100_000)).await;
+        report.note("backup", outcome);
     }
-    growth(options, report).await
+    growth(options, report).await;
 }
 
-async fn growth(options: &Options, report: &mut Report) -> Result<()> {
+async fn growth(options: &Options, report: &mut Report) {
     let quick = options.quick;
     if options.wants("growth-sessions") {
         let count = options.count(200);
-        growth::sessions::run(report, &Agent::start(), count, quick).await?;
+        let outcome = growth::sessions::run(report, &Agent::start(), count, quick).await;
+        report.note("growth-sessions", outcome);
     }
     if options.wants("growth-sandboxes") {
         let count = options.count(200);
-        growth::sandboxes::run(report, &Hub::start(), count, quick).await?;
+        let outcome = growth::sandboxes::run(report, &Hub::start(), count, quick).await;
+        report.note("growth-sandboxes", outcome);
     }
     if options.wants("growth-output") {
         let keeps = Agent::builder()
             .args(["--log-bytes", growth::output::LOG_BYTES])
             .start();
-        growth::output::run(report, [&keeps, &Agent::start()], quick).await?;
+        let outcome = growth::output::run(report, [&keeps, &Agent::start()], quick).await;
+        report.note("growth-output", outcome);
     }
     if options.wants("growth-files") {
-        growth::files::run(report, &Agent::start(), quick).await?;
+        let outcome = growth::files::run(report, quick).await;
+        report.note("growth-files", outcome);
     }
     if options.wants("layers") {
-        growth::layers::run(report, &Hub::start(), options.count(100)).await?;
+        let outcome = growth::layers::run(report, &Hub::start(), options.count(100)).await;
+        report.note("layers", outcome);
     }
-    Ok(())
 }

@@ -12,6 +12,7 @@ use sandshell_types::{SessionId, SessionRequest};
 use crate::measure::milliseconds;
 use crate::report::Report;
 use crate::sessions::exec;
+use crate::soak::turns::fill_pools;
 
 const SECTION: &str = "memory";
 const SESSIONS: usize = 1000;
@@ -21,10 +22,9 @@ const KIB: f64 = 1024.0;
 /// The agent should be fresh: what it holds after former work would count as idle.
 pub(crate) async fn run(report: &mut Report, agent: &Agent) -> Result<()> {
     let client = agent.client();
-    // Everything that is made once has been made before the first look.
-    let id = client.create_session(&SessionRequest::default()).await?.id;
-    exec(&client, &id, "true").await?;
-    client.delete_session(&id).await?;
+    // Everything that is made once has been made before the first look, and the shells held ready are as many
+    // as they will be.
+    fill_pools(&client).await?;
     let idle = Traces::settled(agent, &client, None).await?;
 
     let start = Instant::now();

@@ -61,9 +61,25 @@ pub(crate) struct Report {
     curves: Vec<Curve>,
     bars: Vec<Bar>,
     charts: Vec<Chart>,
+    /// Sections that came to no end, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<String>,
 }
 
 impl Report {
+    /// Takes note of a section that failed; its rows are those it had come to.
+    pub(crate) fn note(&mut self, section: &str, outcome: Result<()>) {
+        if let Err(error) = outcome {
+            let text = format!("{section}: {error:#}");
+            progress(&format!("ERROR: {text}"));
+            self.errors.push(text);
+        }
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
     /// Adds one run of a latency row, which is made by its first run.
     pub(crate) fn add_run(&mut self, section: &'static str, name: &str, run: Run) {
         let row = self.row_mut(section, name, "ms");
@@ -238,6 +254,9 @@ impl Report {
             )?;
         }
         writeln!(out)?;
+        for error in &self.errors {
+            writeln!(out, "ERROR {error}")?;
+        }
         if with_bars {
             for bar in &self.bars {
                 let verdict = if bar.met { "PASS" } else { "FAIL" };

@@ -13,7 +13,7 @@
 
 mod places;
 mod traces;
-mod turns;
+pub(crate) mod turns;
 mod verdict;
 
 use std::ffi::OsString;
@@ -400,16 +400,7 @@ async fn living(client: &Client, ids: &[SandboxId]) -> Result<usize> {
         let sandbox = client.sandbox(id);
         count += sandbox.list_sessions(&page).await?.items.len();
         for kind in [ProcessKind::Process, ProcessKind::Exec] {
-            let filter = ProcessFilter {
-                kind: Some(kind),
-                page: page.clone(),
-                ..ProcessFilter::default()
-            };
-            let processes = sandbox.list_processes(&filter).await?.items;
-            count += processes
-                .iter()
-                .filter(|one| one.ended_at.is_none())
-                .count();
+            count += running(&sandbox, kind).await?;
         }
         let terminals = sandbox.list_terminals(&page).await?.items;
         count += terminals
@@ -418,4 +409,26 @@ async fn living(client: &Client, ids: &[SandboxId]) -> Result<usize> {
             .count();
     }
     Ok(count)
+}
+
+/// How many of a kind run, on whatever page of the list they are.
+async fn running(sandbox: &Client, kind: ProcessKind) -> Result<usize> {
+    let mut filter = ProcessFilter {
+        kind: Some(kind),
+        ..ProcessFilter::default()
+    };
+    filter.page.limit = Some(1000);
+    let mut count = 0;
+    loop {
+        let page = sandbox.list_processes(&filter).await?;
+        count += page
+            .items
+            .iter()
+            .filter(|one| one.ended_at.is_none())
+            .count();
+        filter.page.cursor = page.next_cursor;
+        if filter.page.cursor.is_none() {
+            return Ok(count);
+        }
+    }
 }

@@ -205,8 +205,12 @@ pub(crate) fn proto(data: &[u8]) {
     }
 }
 
-/// A message of Cloudflare's socket: its body is a part of it, as it stands there.
+/// A message of Cloudflare's socket: its body is a part of it, as it stands there. Frames of text are text
+/// before they come here.
 pub(crate) fn socket(data: &[u8]) {
+    if std::str::from_utf8(data).is_err() {
+        return;
+    }
     let text = Bytes::copy_from_slice(data);
     let Some((id, method, path, body)) = socket_message(&text) else {
         return;

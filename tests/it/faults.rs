@@ -7,6 +7,7 @@
 
 mod bench;
 mod clients;
+mod clock;
 mod disk;
 mod exhausted;
 mod hub;

@@ -10,8 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use futures_util::future::try_join_all;
 use sandshell_client::{
     Client, ClientError, ConnectOptions, EventQuery, FileQuery, ListOptions, OutputQuery,
-    OutputStreamEvent, Page, ProcessFilter, ReadOptions, TerminalConnection, TerminalEvent,
-    WriteOptions,
+    OutputStreamEvent, Page, ReadOptions, TerminalConnection, TerminalEvent, WriteOptions,
 };
 use sandshell_types::{
     ErrorCode, ExecRequest, ForkRequest, KillRequest, ProcessId, ProcessKind, ProcessRequest,
@@ -100,20 +99,7 @@ pub(crate) async fn fill_pools(client: &Client) -> Result<()> {
     let waits = shell(&format!("until test -e {GATE}; do sleep 0.05; done"));
     let wait = async || anyhow::Ok(client.exec(&waits).await?);
     let open = async {
-        let running = ProcessFilter {
-            kind: Some(ProcessKind::Exec),
-            page: Page {
-                limit: Some(1000),
-                cursor: None,
-            },
-            ..ProcessFilter::default()
-        };
-        loop {
-            let listed = client.list_processes(&running).await?.items;
-            let waiting = listed.iter().filter(|one| one.ended_at.is_none()).count();
-            if waiting >= CROWD {
-                break;
-            }
+        while super::running(client, ProcessKind::Exec).await? < CROWD {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         client.exec(&shell(&format!("touch {GATE}"))).await?;

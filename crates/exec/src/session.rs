@@ -15,6 +15,7 @@ mod command;
 pub(crate) mod dialect;
 mod interrupt;
 mod owner;
+mod queue;
 pub(crate) mod shell;
 pub(crate) mod snapshot;
 
@@ -37,6 +38,7 @@ pub(crate) use interrupt::foreground;
 pub(crate) use shell::Shell;
 pub(crate) use snapshot::Snapshot;
 
+use self::queue::{Queue, Refused};
 use crate::ExecError;
 use crate::fence::{self, Fence};
 use crate::host::{self, Host, Live, check_variable};
@@ -62,7 +64,7 @@ pub(super) struct Session {
     fence: Option<Arc<Fence>>,
     host: Arc<Host>,
     sessions: Weak<Sessions>,
-    queue: mpsc::Sender<CommandHandle>,
+    queue: Queue,
     controls: mpsc::Sender<Control>,
     facts: Mutex<Facts>,
     /// Commands by age, the oldest first.
@@ -150,7 +152,7 @@ impl SessionHandle {
         birth: Birth,
     ) -> Result<Self, ExecError> {
         let spec = birth.spec;
-        let (queue, queue_receiver) = mpsc::channel(host.config.session_queue.max(1));
+        let queue = Queue::new(host.config.session_queue);
         // Wishes are small and answered at once; a full channel makes callers wait, not fail.
         let (controls, controls_receiver) = mpsc::channel(64);
         let settings = Settings {
@@ -193,7 +195,6 @@ impl SessionHandle {
                 root: birth.root,
                 pool: birth.pool,
                 state: birth.state,
-                queue: queue_receiver,
                 controls: controls_receiver,
             },
         )
@@ -228,7 +229,7 @@ impl SessionHandle {
             private_processes: s.spec.private_processes,
             created_at: facts.created_at,
             last_used_at: facts.last_used_at,
-            queue_length: (s.queue.max_capacity() - s.queue.capacity()) as u32,
+            queue_length: s.queue.len() as u32,
             restores: facts.restores,
             foreground: facts.foreground.as_ref().map(|command| ForegroundInfo {
                 command_id: command.id().clone(),
@@ -280,14 +281,10 @@ impl SessionHandle {
             let log = s.log(&format!("{}.{id}", s.id), max_bytes);
             let command = CommandHandle::new(id, request, max_bytes, log, s.controls.clone());
             // Into the history and the queue under one lock, so that both have one order.
-            s.queue
-                .try_send(command.clone())
-                .map_err(|error| match error {
-                    mpsc::error::TrySendError::Full(_) => ExecError::QueueFull {
-                        limit: s.queue.max_capacity(),
-                    },
-                    mpsc::error::TrySendError::Closed(_) => s.ended_error(),
-                })?;
+            s.queue.push(command.clone()).map_err(|why| match why {
+                Refused::Full { limit } => ExecError::QueueFull { limit },
+                Refused::Closed => s.ended_error(),
+            })?;
             history.push_back(command.clone());
             forget_old(&mut history, s.host.config.finished_records);
             command

@@ -170,7 +170,8 @@ fn set_interface(
         ifr_ifru: value,
     };
     for (to, from) in request.ifr_name.iter_mut().zip(name) {
-        *to = from.cast_signed();
+        // Signed on some processors, not on others.
+        *to = libc::c_char::from_ne_bytes([*from]);
     }
     // SAFETY: the kernel reads one ifreq, which lives here.
     let done = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), what as _, &raw const request) };

@@ -24,6 +24,7 @@ pub struct Hub {
     dir: TempDir,
     /// Who runs it; absent, whoever runs the test.
     user: Option<UnprivilegedUser>,
+    env: Vec<(String, String)>,
     args: Vec<String>,
     /// Where it listens; fixed at the first start, so that clients find it again.
     listen: String,
@@ -48,6 +49,12 @@ impl Hub {
         Self::run_by(None, args)
     }
 
+    /// The same with more variables in its environment.
+    pub fn with_env(env: Vec<(String, String)>, args: &[&str]) -> Self {
+        let dir = TempDir::with_prefix("sandshell-hub-").expect("a temporary directory");
+        Self::run_in(dir, "127.0.0.1:0".to_owned(), None, env, args)
+    }
+
     /// A hub of an ordinary user.
     pub fn of(user: UnprivilegedUser) -> Self {
         Self::of_with(user, &[])
@@ -62,20 +69,26 @@ impl Hub {
     pub fn on_socket() -> Self {
         let dir = TempDir::with_prefix("sandshell-hub-").expect("a temporary directory");
         let listen = format!("unix:{}", dir.path().join("hub.sock").display());
-        Self::run_in(dir, listen, None, &[])
+        Self::run_in(dir, listen, None, Vec::new(), &[])
     }
 
     /// A hub that has all it keeps in this directory.
     pub fn in_dir(dir: TempDir, args: &[&str]) -> Self {
-        Self::run_in(dir, "127.0.0.1:0".to_owned(), None, args)
+        Self::run_in(dir, "127.0.0.1:0".to_owned(), None, Vec::new(), args)
     }
 
     fn run_by(user: Option<UnprivilegedUser>, args: &[&str]) -> Self {
         let dir = TempDir::with_prefix("sandshell-hub-").expect("a temporary directory");
-        Self::run_in(dir, "127.0.0.1:0".to_owned(), user, args)
+        Self::run_in(dir, "127.0.0.1:0".to_owned(), user, Vec::new(), args)
     }
 
-    fn run_in(dir: TempDir, listen: String, user: Option<UnprivilegedUser>, args: &[&str]) -> Self {
+    fn run_in(
+        dir: TempDir,
+        listen: String,
+        user: Option<UnprivilegedUser>,
+        env: Vec<(String, String)>,
+        args: &[&str],
+    ) -> Self {
         let unlimited: &[&str] = if args.contains(&"--rate") {
             &[]
         } else {
@@ -87,6 +100,7 @@ impl Hub {
         let mut hub = Self {
             dir,
             user,
+            env,
             args: args
                 .iter()
                 .chain(unlimited)
@@ -153,6 +167,7 @@ impl Hub {
             command.uid(user.uid).gid(user.gid);
         }
         command
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
             .args(["serve", "--listen", &self.listen, "--state-dir"])
             .arg(self.state_dir())
             .arg("--ready-file")

@@ -69,7 +69,8 @@ async def test_everything_goes_on(hub: Restartable) -> None:
     ):
         process = await sandbox.start_process(noise.format("process"))
         session = await sandbox.create_session()
-        terminal = await sandbox.terminal("stty raw; " + noise.format("terminal"))
+        # Without echo: noise may hold a question to the terminal, whose answer would be shown.
+        terminal = await sandbox.terminal("stty raw -echo; " + noise.format("terminal"))
         begun = [asyncio.Event() for _ in range(3)]
 
         async def of_process() -> bytes:

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use sandshell_client::Page;
 use sandshell_client::types::{
-    CommandId, CommandState, ErrorCode, SessionExecRequest, SessionState, StreamName,
+    CommandId, CommandState, ErrorCode, OnDisconnect, SessionExecRequest, SessionState, StreamName,
 };
+use sandshell_client::{EventQuery, EventStream, Page};
 use sandshell_testkit::Agent;
 
 use crate::calls::{Heard, Shell, code_of, env, in_time, text};
@@ -15,6 +15,14 @@ fn named(id: &str, command: &str) -> SessionExecRequest {
         id: Some(id.parse().unwrap()),
         ..text(command)
     }
+}
+
+/// Sends a command and hears the first of it: it has arrived.
+async fn arrived(shell: &Shell, request: &SessionExecRequest) -> (EventStream, Heard) {
+    let events = shell.client.session_exec_stream(&shell.id, request).await;
+    let (mut events, mut heard) = (events.unwrap(), Heard::default());
+    assert!(heard.next(&mut events).await && heard.command_id.is_some());
+    (events, heard)
 }
 
 #[tokio::test]
@@ -30,13 +38,7 @@ async fn commands_run_one_at_a_time_in_order_of_arrival() {
     let mut waiting = Vec::new();
     for n in 1..=20 {
         let request = text(&format!("echo $((++n)) {n}; sleep 0.00$((RANDOM % 9))"));
-        let mut events = shell
-            .client
-            .session_exec_stream(&shell.id, &request)
-            .await
-            .unwrap();
-        let mut heard = Heard::default();
-        assert!(heard.next(&mut events).await && heard.command_id.is_some());
+        let (events, heard) = arrived(&shell, &request).await;
         waiting.push((n, events, heard));
     }
     let record = shell.record().await;
@@ -97,13 +99,7 @@ async fn an_interrupt_does_not_wait_in_the_queue_and_takes_only_the_running_comm
     let mut queued = Vec::new();
     for _ in 0..5 {
         let request = text("echo next");
-        let mut events = shell
-            .client
-            .session_exec_stream(&shell.id, &request)
-            .await
-            .unwrap();
-        let mut heard = Heard::default();
-        assert!(heard.next(&mut events).await);
+        let (events, heard) = arrived(&shell, &request).await;
         queued.push((events, heard));
     }
     let begun = Instant::now();
@@ -127,13 +123,7 @@ async fn commands_still_waiting_when_a_session_ends_are_told_so() {
     let shell = Shell::new(&agent).await;
     let _running = shell.go("sleep 1000").await;
     let request = text("echo never");
-    let mut events = shell
-        .client
-        .session_exec_stream(&shell.id, &request)
-        .await
-        .unwrap();
-    let mut heard = Heard::default();
-    assert!(heard.next(&mut events).await);
+    let (mut events, mut heard) = arrived(&shell, &request).await;
     let id = heard.command_id.clone().unwrap();
     let record = shell.client.command(&shell.id, &id).await.unwrap();
     assert_eq!(record.state, CommandState::Queued);
@@ -151,6 +141,43 @@ async fn commands_still_waiting_when_a_session_ends_are_told_so() {
     );
     heard.until_the_end(&mut events).await;
     assert_eq!(heard.exit.unwrap().exit_code, None);
+}
+
+#[tokio::test]
+async fn commands_whose_clients_left_neither_count_nor_fill_the_queue() {
+    let agent = Agent::start();
+    let shell = Shell::new(&agent).await;
+    let _running = shell.go("sleep 1000").await;
+    // As many as may wait.
+    for _ in 0..1000 {
+        let request = SessionExecRequest {
+            on_disconnect: OnDisconnect::Kill,
+            ..text("echo never")
+        };
+        let (events, heard) = arrived(&shell, &request).await;
+        let id = heard.command_id.clone().unwrap();
+        let mut after = shell
+            .client
+            .command_events(
+                &shell.id,
+                &id,
+                EventQuery {
+                    follow: Some(true),
+                    ..Default::default()
+                },
+            )
+            .await
+            .unwrap();
+        drop(events);
+        Heard::default().until_the_end(&mut after).await;
+    }
+    assert_eq!(shell.record().await.queue_length, 0);
+    let request = text("echo next");
+    let (mut events, mut heard) = arrived(&shell, &request).await;
+    assert_eq!(shell.record().await.queue_length, 1);
+    shell.client.interrupt_session(&shell.id).await.unwrap();
+    heard.until_the_end(&mut events).await;
+    assert_eq!(heard.stdout, b"next\n");
 }
 
 #[tokio::test]

@@ -291,6 +291,11 @@ impl CommandHandle {
         true
     }
 
+    /// Whether it still waits for its turn.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.facts().state == CommandState::Queued
+    }
+
     /// Marks it as running; `false` when it was dropped meanwhile.
     pub(super) fn begin(&self) -> bool {
         let mut facts = self.facts();

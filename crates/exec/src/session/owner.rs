@@ -47,7 +47,6 @@ pub(super) struct Start {
     pub(super) root: Arc<ChannelRoot>,
     pub(super) pool: Arc<Pool<Shell>>,
     pub(super) state: Option<Snapshot>,
-    pub(super) queue: mpsc::Receiver<CommandHandle>,
     pub(super) controls: mpsc::Receiver<Control>,
 }
 
@@ -112,7 +111,7 @@ pub(super) async fn begin(session: Arc<Session>, start: Start) -> Result<(), Exe
         owner.shell.running.live.tree.kill(Duration::ZERO).await;
         return Err(error);
     }
-    tokio::spawn(owner.run(start.queue));
+    tokio::spawn(owner.run());
     Ok(())
 }
 
@@ -145,7 +144,7 @@ impl Owner {
         Ok(())
     }
 
-    async fn run(mut self, mut queue: mpsc::Receiver<CommandHandle>) {
+    async fn run(mut self) {
         let lifetime = self.session.spec.max_lifetime_ms.map(Duration::from_millis);
         let dies_at = lifetime.map(|time| Instant::now() + time);
         let mut idle_since = Instant::now();
@@ -158,8 +157,7 @@ impl Owner {
                     if let Some(end) = self.idle_control(control).await { break end; }
                 }
                 () = at(dies_at) => break End::because("its maximum lifetime is over"),
-                command = queue.recv() => {
-                    let Some(command) = command else { break End::because("it was dropped") };
+                command = self.session.queue.next() => {
                     if let Some(end) = self.execute(&command, dies_at).await { break end; }
                     idle_since = Instant::now();
                 }
@@ -174,7 +172,7 @@ impl Owner {
                 () = at(idle_at) => break End::because("it was idle for too long"),
             }
         };
-        self.end(end, queue).await;
+        self.end(end).await;
     }
 
     async fn idle_control(&mut self, control: Option<Control>) -> Option<End> {
@@ -554,7 +552,7 @@ impl Owner {
     }
 
     /// Ends everything the session started and tells who waits.
-    async fn end(self, end: End, mut queue: mpsc::Receiver<CommandHandle>) {
+    async fn end(self, end: End) {
         {
             let mut facts = self.session.facts();
             facts.state = SessionState::Ended;
@@ -565,10 +563,7 @@ impl Owner {
             reason: end.reason.clone(),
         });
         self.session.ended.send_replace(Some(end.reason));
-        queue.close();
-        while let Some(command) = queue.recv().await {
-            command.cancel();
-        }
+        self.session.queue.close();
         let trees = std::mem::take(&mut self.session.facts().trees);
         let total = kill_all(trees, END_GRACE).await;
         let session = self.session.clone();
@@ -579,6 +574,13 @@ impl Owner {
             // Ended by itself: remembered for a while, so that its users learn why.
             sessions.finished(session.id.as_str());
         }
+    }
+}
+
+/// However the owner goes, nobody is left in the queue waiting for it.
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.session.queue.close();
     }
 }
 

@@ -76,9 +76,7 @@ async def test_session_stream(sandbox: AsyncSandbox, through: Through) -> None:
 async def test_terminal(sandbox: AsyncSandbox, through: Through) -> None:
     far, proxy = through
     proxy.cut("/connect", [0, 200, 5_000, 60_000, 100_000, 40])
-    command = (
-        "stty raw; for n in 1 2 3 4 5 6; do head -c 50021 /dev/urandom | tee -a /tmp/out; sleep 0.02; done"
-    )
+    command = "stty raw -echo; for n in 1 2 3 4 5 6; do head -c 50021 /dev/urandom | tee -a /tmp/out; sleep 0.02; done"
     terminal = await far.terminal(command)
     got = b"".join([piece async for piece in terminal])
     assert proxy.cuts == 6 and terminal.dropped == 0

@@ -70,7 +70,8 @@ impl Process {
             });
         }
         if tree {
-            self.others = (0, 0);
+            // They are gone some time after the process itself, whose end is all that is waited for.
+            self.others.0 = 0;
         }
     }
 }
@@ -390,6 +391,7 @@ impl World {
             },
             true,
         );
+        process.others = (0, 0);
         let facts = process.facts();
         self.acts.push(Act::Kill {
             id: id.clone(),
@@ -496,8 +498,16 @@ impl Process {
     fn killed(&self, gently: bool) -> Killed {
         let (least, most) = self.alive();
         Killed {
-            methods: match most {
-                0 => &["already_ended"],
+            methods: match (least, most) {
+                (_, 0) => &["already_ended"],
+                (0, _) if gently => &["already_ended", "term"],
+                (0, _) => &[
+                    "already_ended",
+                    "term",
+                    "cgroup_kill",
+                    "namespace_kill",
+                    "subreaper_walk",
+                ],
                 _ if gently => &["term"],
                 _ => AT_ONCE,
             },
