@@ -38,6 +38,7 @@ use crate::problem::ApiError;
 use crate::request_id::{REQUEST_ID, RequestIds};
 use crate::server::Slot;
 use crate::ticket;
+use crate::unread::taken;
 
 /// The key of a request that may be sent again.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -341,7 +342,7 @@ impl hyper::service::Service<Request<Incoming>> for Edge {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let edge = self.clone();
-        Box::pin(async move { Ok(edge.answer(request.map(Body::new)).await) })
+        Box::pin(async move { Ok(edge.answer(taken(request)).await) })
     }
 }
 

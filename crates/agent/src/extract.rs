@@ -19,10 +19,6 @@ use crate::problem::ApiError;
 /// Largest JSON body: room for a large `stdin`; more goes through the stdin route, which streams.
 pub(crate) const JSON_BODY_LIMIT: usize = 16 << 20;
 
-/// How much of a body that is too large is read and thrown away, and for how long.
-const DISCARD_LIMIT: usize = 256 << 20;
-const DISCARD_TIME: std::time::Duration = std::time::Duration::from_secs(10);
-
 /// How long the next piece of a JSON body may take: whoever vanished must not hold its place for ever.
 const BODY_STALL: std::time::Duration = std::time::Duration::from_secs(30);
 
@@ -114,7 +110,6 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
 /// Reads a body up to the limit; a body that came in one piece is not copied.
 async fn read(mut body: Body) -> Result<Bytes, ApiError> {
     if body.size_hint().lower() > JSON_BODY_LIMIT as u64 {
-        discard(body).await;
         return Err(too_large());
     }
     let Some(first) = next_in_time(&mut body).await? else {
@@ -130,7 +125,6 @@ async fn read(mut body: Body) -> Result<Bytes, ApiError> {
     let mut after = Some(second);
     while let Some(piece) = next {
         if whole.len() + piece.len() > JSON_BODY_LIMIT {
-            discard(body).await;
             return Err(too_large());
         }
         whole.put(piece);
@@ -150,20 +144,6 @@ async fn next_in_time(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
         let detail = format!("nothing more of the body came for {seconds} s");
         Err(ApiError::new(ErrorCode::InvalidRequest, detail).hint("Send the request again, whole."))
     })
-}
-
-/// Reads on without keeping anything, for a while: a client that is still sending would take a
-/// connection closed under it for a failure and never see the answer.
-pub async fn discard(mut body: Body) {
-    let reading = async {
-        let mut read = 0;
-        while read < DISCARD_LIMIT
-            && let Ok(Some(data)) = next_data(&mut body).await
-        {
-            read += data.len();
-        }
-    };
-    let _ = tokio::time::timeout(DISCARD_TIME, reading).await;
 }
 
 fn within_limit(body: Bytes) -> Result<Bytes, ApiError> {

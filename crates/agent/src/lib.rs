@@ -46,6 +46,7 @@ mod state_dir;
 mod supervise;
 mod ticket;
 mod token;
+mod unread;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -88,13 +89,13 @@ pub mod parts {
     pub use crate::auth::OPEN;
     pub use crate::browsers::{Browsers, Caller, is_websocket, take_parameter};
     pub use crate::edge::{IDEMPOTENCY_KEY, REPLAYED, render_problem, text_of, valid_key};
-    pub use crate::extract::{Json, OptionalJson, Path, Query, discard, next_data};
+    pub use crate::extract::{Json, OptionalJson, Path, Query, next_data};
     pub use crate::idempotency::{BodyDigest, CAPACITY, Claim, KEY_MAX, Keys, Ticket, digest_of};
     pub use crate::listen::{Connection, Listener};
     pub use crate::metrics::{Exposition, Metrics, Open};
     pub use crate::ports::Peer;
     pub use crate::ports::head::{OUTSIDE, VISITOR, for_next_hop, strip_connection, upgrade};
-    pub use crate::ports::kept::{Kept, KeptBody};
+    pub use crate::ports::kept::{Kept, KeptBody, is_ready};
     pub use crate::problem::ApiError;
     pub use crate::ready::write as write_ready_file;
     pub use crate::request_id::{REQUEST_ID, RequestIds};
@@ -102,6 +103,7 @@ pub mod parts {
     pub use crate::state_dir::StateDir;
     pub use crate::supervise::told_to_end;
     pub use crate::ticket::{PARAMETER as TICKET_PARAMETER, PREFIX as TICKET_PREFIX, Tickets};
+    pub use crate::unread::taken;
 }
 
 use crate::auth::Auth;

@@ -204,6 +204,11 @@ impl From<ExecError> for ApiError {
                 wrong.0.expected_offset = Some(expected);
                 wrong
             }
+            ExecError::CommandDropped { id } => {
+                let detail = format!("nothing of the command {id:?} was run: it was interrupted while it waited, or its session ended");
+                Self::new(Code::SessionEnded, detail)
+                    .hint("GET the session itself: while it is there, the command can be sent again.")
+            }
             ExecError::SessionEnded { id, reason } => {
                 Self::new(Code::SessionEnded, format!("the session {id:?} has ended: {reason}"))
                     .hint("Make another with POST /v1/sessions.")

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sandshell_agent::Settings;
 use sandshell_client::types::Protection;
-use sandshell_isolate::host_root;
+use sandshell_isolate::host_root::{self, MadeFor};
 use sandshell_isolate::launcher::{Launcher, LauncherError, read_outcome};
 use sandshell_isolate::limits::{SandboxLimits, USUAL_INODES};
 use sandshell_isolate::plan::{Ids, RootPlan, SandboxPlan};
@@ -37,8 +37,8 @@ pub(crate) fn ids() -> Ids {
 /// The root with the host's programs, and an /etc of its own in this directory.
 pub(crate) fn default_root(directory: &Path, ids: Ids, disk: u64) -> Result<RootPlan, Failure> {
     let etc = directory.join("etc");
-    host_root::make_etc(&etc).map_err(|error| Failure::ours(&error))?;
-    Ok(host_root::plan(&etc, ids, disk, USUAL_INODES))
+    host_root::make_etc(&etc, MadeFor::One).map_err(|error| Failure::ours(&error))?;
+    Ok(host_root::plan(&etc, MadeFor::One, ids, disk, USUAL_INODES))
 }
 
 /// A directory of this process alone, removed by the launcher whatever becomes of us. The usual place for

@@ -11,11 +11,10 @@ mod record;
 use std::collections::BTreeMap;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Extension, Path};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use sandshell_client::types::{
     ErrorCode, ImageName, NetworkMode, NetworkSpec, OnIdle, SandboxId, SandboxPatch, SandboxRecord,
@@ -25,7 +24,6 @@ use sandshell_client::{Client, ClientError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::drain::drain;
 use crate::error::{Code, Fault};
 use crate::json::Json;
 use crate::{Settings, stats};
@@ -69,10 +67,7 @@ pub fn is_public(labels: &BTreeMap<String, String>) -> bool {
 }
 
 pub(crate) fn router() -> Router {
-    let absent = |request: Request<Body>| async {
-        drain(request.into_body()).await;
-        Fault::new(Code::Unimplemented, ABSENT)
-    };
+    let absent = || async { Fault::new(Code::Unimplemented, ABSENT) };
     Router::new()
         .route(
             "/",

@@ -1,7 +1,6 @@
 //! Files over plain HTTP: read with ranges and conditions, written as they arrive.
 
 use std::io::{self, Write as _};
-use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Extension;
@@ -11,14 +10,11 @@ use flate2::write::GzDecoder;
 use futures_util::{Stream, StreamExt as _};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, header};
-use http_body_util::BodyExt as _;
 use sandshell_client::types::{ErrorCode, FileEntry};
 use sandshell_client::{Client, ClientError, FileQuery, WriteOptions};
 use sandshell_compat::Form;
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
 
-use crate::drain::drain;
 use crate::error::{Code, Fault};
 use crate::filesystem::query;
 use crate::path;
@@ -128,25 +124,8 @@ pub(crate) async fn write(
     request: Request<Body>,
 ) -> Result<Response, Fault> {
     let (head, body) = request.into_parts();
-    let (body, rest) = shared(body);
-    let written = taken(&inside, &head, body).await;
-    if written.is_err() {
-        drain(rest).await;
-    }
-    Ok(axum::Json(written?).into_response())
-}
-
-/// A body whose rest can be read by another when its reader gave up.
-fn shared(body: Body) -> (Body, Body) {
-    let body = Arc::new(Mutex::new(body));
-    let half = |body: Arc<Mutex<Body>>| {
-        Body::from_stream(futures_util::stream::unfold(body, |body| async move {
-            let frame = body.lock().await.frame().await?;
-            let piece = frame.map(|frame| frame.into_data().unwrap_or_default());
-            Some((piece, body))
-        }))
-    };
-    (half(Arc::clone(&body)), half(body))
+    let written = taken(&inside, &head, body).await?;
+    Ok(axum::Json(written).into_response())
 }
 
 async fn taken(inside: &Inside, head: &Parts, body: Body) -> Result<Vec<Value>, Fault> {

@@ -14,7 +14,6 @@
 
 mod access;
 mod control;
-mod drain;
 mod error;
 mod files;
 mod filesystem;
@@ -47,7 +46,6 @@ use tower::Service as _;
 pub use access::{Key, Opens, Signature, Twice, named_in};
 use control::Outside;
 pub use control::is_public;
-pub use drain::drain;
 use error::{Code, Fault};
 use known::Known;
 use watchers::Watchers;
@@ -150,10 +148,8 @@ impl E2b {
             }
             Reach::Sandbox { id, state, port } => {
                 if let Some(fault) = not_running(state) {
-                    let (head, body) = request.into_parts();
-                    drain(body).await;
-                    return if is_call(head.uri.path()) {
-                        wire::refuse(head.headers.get(header::CONTENT_TYPE), &fault)
+                    return if is_call(request.uri().path()) {
+                        wire::refuse(request.headers().get(header::CONTENT_TYPE), &fault)
                     } else {
                         fault.plain()
                     };

@@ -27,7 +27,6 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::drain::drain;
 use crate::error::{Code, Fault};
 use crate::known::Known;
 use crate::proto;
@@ -313,7 +312,6 @@ where
     post(move |request: Request<Body>| async move {
         let (head, body) = request.into_parts();
         let Some(Content::Stream(codec)) = content(&head.headers) else {
-            drain(body).await;
             return wrong_content().unary();
         };
         let answer = async {

@@ -113,6 +113,12 @@ pub enum ExecError {
         /// Why.
         reason: String,
     },
+    /// The command was interrupted while it waited, or its session ended before its turn.
+    #[error("command {id:?} was dropped before it ran")]
+    CommandDropped {
+        /// The id.
+        id: String,
+    },
     /// A limit that cannot be kept here.
     #[error("{detail}")]
     LimitUnavailable {
@@ -228,6 +234,10 @@ impl ExecError {
     pub(crate) fn from_spawn(stage: Stage, errno: Errno, program: &str, cwd: &str) -> Self {
         let program = program.to_owned();
         match (stage, errno) {
+            // Not of a clone: init, which was asked for it, is gone, and all that runs ends.
+            (Stage::Clone, Errno::PIPE | Errno::CONNRESET) => Self::Unavailable {
+                detail: "cannot start a process: the sandbox's init is gone".to_owned(),
+            },
             (Stage::Clone | Stage::Fds | Stage::Rights, _)
             | (_, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN) => {
                 Self::system("cannot start a process", errno)

@@ -247,13 +247,7 @@ async fn translate(
             (token, Some(sandbox))
         }
         None if asked.dialect == Dialect::E2b => {
-            let (token, wanted) = match e2b::admit(edge, &asked.rest, &head) {
-                Ok(admitted) => admitted,
-                Err(refused) => {
-                    sandshell_compat_e2b::drain(body).await;
-                    return Err(refused);
-                }
-            };
+            let (token, wanted) = e2b::admit(edge, &asked.rest, &head)?;
             match wanted {
                 e2b::Wanted::Reach(within) => reach = within,
                 e2b::Wanted::Port(sandbox, port) => {

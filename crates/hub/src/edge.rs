@@ -25,8 +25,8 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use sandshell_agent::parts::{
     ApiError, CAPACITY, Caller, Claim, IDEMPOTENCY_KEY, OPEN, REPLAYED, REQUEST_ID,
-    TICKET_PARAMETER, TICKET_PREFIX, Ticket, digest_of, render_problem, take_parameter, text_of,
-    valid_key,
+    TICKET_PARAMETER, TICKET_PREFIX, Ticket, digest_of, render_problem, take_parameter, taken,
+    text_of, valid_key,
 };
 use sandshell_types::ErrorCode;
 use tower::Service as _;
@@ -382,7 +382,7 @@ impl hyper::service::Service<Request<Incoming>> for Edge {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let edge = self.clone();
-        Box::pin(async move { Ok(edge.answer(request.map(Body::new)).await) })
+        Box::pin(async move { Ok(edge.answer(taken(request)).await) })
     }
 }
 

@@ -89,9 +89,19 @@ const KEPT: &[&str] = &[
     "xdg",
 ];
 
-/// Those among them with the most names, hundreds of links: they are public as a whole and shown like /usr,
-/// instead of being copied at each start.
+/// Those among them with the most names, hundreds of links: they are public as a whole, so they can be shown
+/// like /usr instead of being copied.
 const WHOLE: &[&str] = &["alternatives", "ssl/certs"];
+
+/// For whom an /etc is made. What is copied once costs each sandbox nothing; what is shown takes a mount of
+/// its own in each, and time that grows with the number of all mounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MadeFor {
+    /// For one sandbox, which waits for it: the largest directories are shown.
+    One,
+    /// For many: everything is copied.
+    Many,
+}
 
 /// Directories that tools expect to be there, be they empty.
 const EMPTY: &[&str] = &[
@@ -125,7 +135,7 @@ const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY
 const FILE_LIMIT: u64 = 4 * 1024 * 1024;
 
 /// The default root, over an /etc that [`make_etc`] made.
-pub fn plan(etc: &Path, ids: Ids, size_bytes: u64, inodes: u64) -> RootPlan {
+pub fn plan(etc: &Path, made_for: MadeFor, ids: Ids, size_bytes: u64, inodes: u64) -> RootPlan {
     // Where there is no root inside, nobody could change these anyway.
     let writable = matches!(ids, Ids::Range(_));
     let show = |place: &str| Shown {
@@ -148,8 +158,10 @@ pub fn plan(etc: &Path, ids: Ids, size_bytes: u64, inodes: u64) -> RootPlan {
         place: "etc".to_owned(),
         writable: true,
     });
-    let whole = WHOLE.iter().filter(|name| is_whole(name));
-    shown.extend(whole.map(|name| show(&format!("etc/{name}"))));
+    if made_for == MadeFor::One {
+        let whole = WHOLE.iter().filter(|name| is_whole(name));
+        shown.extend(whole.map(|name| show(&format!("etc/{name}"))));
+    }
     if writable && Path::new("/").join(PACKAGES).is_dir() {
         shown.push(show(PACKAGES));
     }
@@ -172,7 +184,7 @@ pub fn user(etc: &Path, user: &str) -> Option<(u32, u32)> {
 
 /// Makes the /etc of sandboxes at a path where nothing is. `sandshell run` waits for it: hence no path is
 /// walked more than once, and nothing asked that is known.
-pub fn make_etc(at: &Path) -> io::Result<()> {
+pub fn make_etc(at: &Path, made_for: MadeFor) -> io::Result<()> {
     let host = open_directory(CWD, c"/etc")?;
     mkdirat(CWD, at, Mode::from_raw_mode(DIRECTORY))?;
     let etc = openat(CWD, at, DIRECTORY_FLAGS, Mode::empty())?;
@@ -181,7 +193,7 @@ pub fn make_etc(at: &Path) -> io::Result<()> {
         make_directories(&etc, name)?;
     }
     for name in KEPT {
-        if is_whole(name) {
+        if made_for == MadeFor::One && is_whole(name) {
             make_directories(&etc, name)?;
             continue;
         }
@@ -338,9 +350,16 @@ mod tests {
     fn what_is_kept_is_as_the_host_has_it() {
         let dir = tempfile::tempdir().unwrap();
         let etc = dir.path().join("etc");
-        make_etc(&etc).unwrap();
+        make_etc(&etc, MadeFor::Many).unwrap();
         let mut compared = 0;
-        for name in ["fonts", "pam.d", "profile.d", "security"] {
+        for name in [
+            "alternatives",
+            "fonts",
+            "pam.d",
+            "profile.d",
+            "security",
+            "ssl/certs",
+        ] {
             for entry in fs::read_dir(Path::new("/etc").join(name))
                 .into_iter()
                 .flatten()
@@ -367,7 +386,7 @@ mod tests {
     fn the_copy_has_no_secrets() {
         let dir = tempfile::tempdir().unwrap();
         let etc = dir.path().join("etc");
-        make_etc(&etc).unwrap();
+        make_etc(&etc, MadeFor::Many).unwrap();
         for secret in [
             "shadow",
             "gshadow",

@@ -4,6 +4,7 @@
 //! W   one tmpfs with the sandbox's size and inodes; all that is written lies here
 //! ├─ r/    the root's own directories, bound over itself as `s`, and pivoted to
 //! ├─ d/    /dev, where the image has one of its own
+//! ├─ e/    nothing: what covers the directories of /proc that are out of reach
 //! ├─ l/N   a shown directory, attached
 //! └─ u/N   what was changed in it, w/N the overlay's scratch
 //! ```
@@ -129,7 +130,7 @@ pub(crate) fn enter(
         mounts::fresh(c"tmpfs", &options, limits).map_err(Step::at("the writable layer"))?;
     mounts::attach(&writable, CWD, place).map_err(Step::at("the writable layer"))?;
     rustix::process::chdir(place).map_err(Step::at("the writable layer"))?;
-    for name in ["r", "s", "d", "l", "u", "w"] {
+    for name in ["r", "s", "d", "e", "l", "u", "w"] {
         mkdir(name, Mode::from_raw_mode(0o755)).map_err(Step::at("the writable layer"))?;
     }
     mount_bind("r", "s").map_err(Step::at("the root"))?;
@@ -427,7 +428,8 @@ impl Building {
     fn make_proc(&self, dev: &OwnedFd) -> Result<(), Errno> {
         let proc = mounts::fresh(c"proc", &[], OF_PROC)?;
         mounts::attach_on(&proc, self.mount_point("proc")?)?;
-        let empty = mounts::fresh(c"tmpfs", &[(c"mode", "0555")], SEEN_OF_PROC)?;
+        let empty = mounts::copy_of(c"e", false)?;
+        mounts::limit(&empty, SEEN_OF_PROC)?;
         let files = MASKED_FILES
             .iter()
             .map(|name| (*name, dev.as_fd(), c"null"));

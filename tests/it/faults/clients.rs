@@ -5,9 +5,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use sandshell_testkit::{Agent, rss_bytes};
+use sandshell_testkit::{Agent, Hub, rss_bytes};
 
-use super::{full, say};
+use super::{full, sandbox, say};
 use crate::calls::{exec, in_time, process_of, start, wait_for_exit};
 
 /// Far above any honest answer.
@@ -23,12 +23,16 @@ struct Line {
 
 impl Line {
     fn to(agent: &Agent) -> Self {
-        let stream = TcpStream::connect(agent.url().trim_start_matches("http://")).unwrap();
+        Self::at(agent.url(), agent.token().unwrap())
+    }
+
+    fn at(url: &str, token: &str) -> Self {
+        let stream = TcpStream::connect(url.trim_start_matches("http://")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self {
             stream,
-            token: agent.token().unwrap().to_owned(),
+            token: token.to_owned(),
         }
     }
 
@@ -47,6 +51,25 @@ impl Line {
 
     fn send(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// One answer with a length, of a connection that stays.
+    fn answer(&mut self) -> String {
+        let mut bytes = Vec::new();
+        let length = loop {
+            let mut byte = [0];
+            self.stream.read_exact(&mut byte).unwrap();
+            bytes.push(byte[0]);
+            if bytes.ends_with(b"\r\n\r\n") {
+                let head = String::from_utf8_lossy(&bytes).to_lowercase();
+                let (_, length) = head.split_once("content-length: ").expect(&head);
+                break length.split_once("\r\n").unwrap().0.parse().unwrap();
+            }
+        };
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).unwrap();
+        bytes.extend(body);
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// All that comes until the other side closes.
@@ -245,4 +268,45 @@ async fn halves_of_requests_hold_up_nobody_and_end() {
         });
     }
     back_to(&agent, before).await;
+}
+
+/// Who is refused in the middle of sending learns why, may finish, and can ask the next thing on the same
+/// connection.
+#[tokio::test]
+async fn an_early_answer_leaves_the_connection_whole() {
+    let (agent, hub) = (Agent::start(), Hub::start());
+    for line in [
+        Line::at(agent.url(), agent.token().unwrap()),
+        Line::at(hub.url(), hub.token()),
+    ] {
+        early(line, "/v1/exec", "", "401");
+    }
+    let said = |token: &str| format!("authorization: Bearer {token}\r\n");
+    let line = Line::to(&agent);
+    let token = said(&line.token);
+    early(line, "/v1/processes/none/stdin", &token, "404");
+    let line = Line::at(hub.url(), hub.token());
+    let token = said(&line.token);
+    sandbox(&hub.client(), "one").await;
+    let path = "/v1/sandboxes/one/v1/processes/none/stdin";
+    early(line, path, &token, "404");
+}
+
+/// Sends a part of a request, hears the answer, sends the rest and another request.
+fn early(mut line: Line, path: &str, headers: &str, status: &str) {
+    line.send(&format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-type: application/json\r\n\
+         transfer-encoding: chunked\r\n\r\n4\r\n{{\"co\r\n"
+    ));
+    let answer = line.answer();
+    assert!(
+        answer.starts_with(&format!("HTTP/1.1 {status}")),
+        "{answer}"
+    );
+    for _ in 0..100 {
+        line.send(&format!("10000\r\n{}\r\n", " ".repeat(0x10000)));
+    }
+    line.send("0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    let next = line.rest();
+    assert!(next.starts_with("HTTP/1.1 200"), "{path}: {next}");
 }

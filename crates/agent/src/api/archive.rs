@@ -18,7 +18,7 @@ use super::document::{PackProblems, UnpackProblems};
 use super::output::RawBytes;
 use super::search::LONG_WORK;
 use crate::Agent;
-use crate::extract::{Query, discard, next_data};
+use crate::extract::{Query, next_data};
 use crate::problem::ApiError;
 
 crate::table! {
@@ -212,18 +212,9 @@ pub(crate) async fn unpack(
     Query(pairs): Query<Vec<(String, String)>>,
     mut body: Body,
 ) -> Result<axum::Json<ArchiveCounts>, ApiError> {
-    let prepared = ArchiveQuery::new(pairs, false).and_then(|query| {
-        let who = agent.executor.who(query.user.as_deref())?;
-        let target = query.directory(&agent)?;
-        Ok((who, target))
-    });
-    let (who, target) = match prepared {
-        Ok(prepared) => prepared,
-        Err(refused) => {
-            discard(body).await;
-            return Err(refused);
-        }
-    };
+    let query = ArchiveQuery::new(pairs, false)?;
+    let who = agent.executor.who(query.user.as_deref())?;
+    let target = query.directory(&agent)?;
     let _slot = LONG_WORK.acquire().await;
     let (feeder, input) = inlet();
     let stop = Stop::new(agent.shutdown.clone(), None);
@@ -242,7 +233,6 @@ pub(crate) async fn unpack(
         Ok::<_, ApiError>(())
     };
     let (unpacked, fed) = tokio::join!(job, feed);
-    discard(body).await;
     let counts = unpacked.map_err(FileError::from)?;
     fed?;
     Ok(axum::Json(counts?))

@@ -17,7 +17,7 @@ use super::document::{ChangeProblems, OutputProblems, ReadProblems, StartProblem
 use super::output::{self, OutputEvents, OutputQuery, RawBytes, Source};
 use super::paging::{PageQuery, page};
 use super::{AgentState, Nothing, created};
-use crate::extract::{Json, OptionalJson, Path, Query, discard, next_data};
+use crate::extract::{Json, OptionalJson, Path, Query, next_data};
 use crate::problem::ApiError;
 use crate::server::to_the_end;
 
@@ -206,13 +206,8 @@ pub(crate) async fn write_stdin(
     mut body: Body,
 ) -> Result<axum::Json<StdinReply>, ApiError> {
     let process = agent.executor.process(&id)?;
-    match feed(&process, query.offset, &mut body).await {
-        Ok(offset) => Ok(axum::Json(StdinReply { offset })),
-        Err(error) => {
-            discard(body).await;
-            Err(error)
-        }
-    }
+    let offset = feed(&process, query.offset, &mut body).await?;
+    Ok(axum::Json(StdinReply { offset }))
 }
 
 /// Writes a body piece by piece; each piece says where it belongs, so that a repeat is known as one.

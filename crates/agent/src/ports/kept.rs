@@ -1,4 +1,4 @@
-//! The body of an answer on a connection that is to be kept.
+//! Connections that are kept for the next request, and the bodies of answers on them.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use axum::body::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
 
 /// What is held while an answer is read.
 pub trait Kept {
@@ -64,5 +65,15 @@ impl<K: Kept + Unpin> Body for KeptBody<K> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// Whether a kept connection takes a request now. Its task may need one turn to notice that the last
+/// answer is over; one that needs more still sends a body that nobody waits for.
+pub async fn is_ready<B>(sender: &mut SendRequest<B>) -> bool {
+    tokio::select! {
+        biased;
+        ready = sender.ready() => ready.is_ok(),
+        () = tokio::task::yield_now() => sender.is_ready(),
     }
 }

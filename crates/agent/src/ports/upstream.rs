@@ -23,7 +23,7 @@ use sandshell_exec::Executor;
 use sandshell_types::ErrorCode;
 use tokio::time::Instant;
 
-use super::kept::{Kept, KeptBody};
+use super::kept::{Kept, KeptBody, is_ready};
 use crate::problem::ApiError;
 
 /// How long a connection waits for its next request.
@@ -65,7 +65,7 @@ impl Upstreams {
         mut request: Request<Body>,
     ) -> Result<Response<UpstreamBody>, ApiError> {
         while let Some(mut sender) = self.take(port) {
-            if sender.ready().await.is_err() {
+            if !is_ready(&mut sender).await {
                 continue;
             }
             let spare = repeatable(&request).then(|| head_of(&request));

@@ -219,9 +219,8 @@ impl CommandHandle {
             .facts()
             .outcome
             .clone()
-            .ok_or_else(|| ExecError::SessionEnded {
+            .ok_or_else(|| ExecError::CommandDropped {
                 id: self.0.id.to_string(),
-                reason: "the command was dropped before it ran".to_owned(),
             })?;
         let (max, truncate) = (self.0.max_bytes, self.0.request.truncate);
         let stdout = self.0.log.excerpt(Stream::Stdout, max, truncate).await?;

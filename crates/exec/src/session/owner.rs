@@ -651,8 +651,11 @@ impl End {
     }
 }
 
+/// Killed by somebody, or together with the sandbox: the next may live.
 fn died() -> ExecError {
-    ExecError::internal("the shell ended while it was being prepared")
+    ExecError::Unavailable {
+        detail: "the shell ended while it was being prepared".to_owned(),
+    }
 }
 
 async fn at(when: Option<Instant>) {

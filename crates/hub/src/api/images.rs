@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
-use sandshell_agent::parts::{ApiError, Json, PageQuery, Path, Query, discard, next_data, page};
+use sandshell_agent::parts::{ApiError, Json, PageQuery, Path, Query, next_data, page};
 use sandshell_files::inlet;
 use sandshell_types::{ErrorCode, ImageName, ImageRecord, ImageRequest, List, SandboxId};
 use tokio_util::sync::CancellationToken;
@@ -61,13 +61,8 @@ pub(crate) async fn import(
     Path(name): Path<String>,
     mut body: Body,
 ) -> Result<Response, ApiError> {
-    let name = match admin(&token).and_then(|()| name_of(&name)) {
-        Ok(name) => name,
-        Err(refused) => {
-            discard(body).await;
-            return Err(refused.into());
-        }
-    };
+    admin(&token)?;
+    let name = name_of(&name)?;
     let (feeder, input) = inlet();
     let add = add(&hub, name, &by, move |at, stop| {
         images::import(input, at, stop)
@@ -96,9 +91,6 @@ pub(crate) async fn import(
         }
     };
     let (added, fed) = tokio::join!(add, feed);
-    if !hub.tunnels.shutdown.is_cancelled() {
-        discard(body).await;
-    }
     fed?;
     added
 }

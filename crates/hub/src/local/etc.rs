@@ -14,7 +14,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use sandshell_isolate::host_root;
+use sandshell_isolate::host_root::{self, MadeFor};
 
 /// The link in a sandbox's directory.
 const LINK: &str = "etc";
@@ -34,7 +34,7 @@ impl Etcs {
             number: numbers(&dir)?.last().map_or(1, |last| last + 1),
             dir,
         };
-        host_root::make_etc(&made.current())?;
+        host_root::make_etc(&made.current(), MadeFor::Many)?;
         Ok(made)
     }
 

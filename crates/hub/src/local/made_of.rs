@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use sandshell_agent::Settings;
-use sandshell_isolate::host_root;
+use sandshell_isolate::host_root::{self, MadeFor};
 use sandshell_isolate::image_root::{self, ImageRootError};
 use sandshell_isolate::limits::{
     self as group_limit, LimitError, SandboxLimits, USUAL_INODES, USUAL_MEMORY, USUAL_PIDS,
@@ -91,7 +91,7 @@ impl LocalBackend {
         inodes: u64,
     ) -> Result<(RootPlan, Settings), BackendError> {
         let etc = self.etcs.current();
-        let mut root = host_root::plan(&etc, ids, size, inodes);
+        let mut root = host_root::plan(&etc, MadeFor::Many, ids, size, inodes);
         if let Some(user) = &spec.user {
             only_user(user, ids)?;
             let found = host_root::user(&etc, user);

@@ -20,7 +20,7 @@ use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use sandshell_agent::parts::{ApiError, Kept, KeptBody};
+use sandshell_agent::parts::{ApiError, Kept, KeptBody, is_ready};
 use sandshell_types::ErrorCode;
 use tokio::net::UnixStream;
 use tokio::time::Instant;
@@ -172,16 +172,6 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.0.in_flight.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Whether a kept connection takes a request now. Its task may need one turn to notice that the last
-/// answer is over; one that needs more still sends a body that nobody waits for.
-async fn is_ready(sender: &mut Sender) -> bool {
-    tokio::select! {
-        biased;
-        ready = sender.ready() => ready.is_ok(),
-        () = tokio::task::yield_now() => sender.is_ready(),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::Agent;
 use crate::api::AgentState;
 use crate::api::document::{FileContentProblems, FileWriteProblems};
 use crate::api::output::RawBytes;
-use crate::extract::{Query, discard, next_data};
+use crate::extract::{Query, next_data};
 use crate::problem::ApiError;
 
 /// A body up to this length is taken in before anything is done, and then written in one go.
@@ -245,25 +245,15 @@ pub(crate) async fn write(
     headers: HeaderMap,
     mut body: Body,
 ) -> Result<Response, ApiError> {
-    match write_body(&agent, query, &headers, &mut body).await {
-        Ok(written) => {
-            let status = if written.created {
-                StatusCode::CREATED
-            } else {
-                StatusCode::OK
-            };
-            let mut response = (status, axum::Json(written.entry)).into_response();
-            describe(response.headers_mut(), &written.facts);
-            Ok(response)
-        }
-        Err(error) => {
-            // Whoever asks before sending has not begun to.
-            if !headers.contains_key(header::EXPECT) {
-                discard(body).await;
-            }
-            Err(error)
-        }
-    }
+    let written = write_body(&agent, query, &headers, &mut body).await?;
+    let status = if written.created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    let mut response = (status, axum::Json(written.entry)).into_response();
+    describe(response.headers_mut(), &written.facts);
+    Ok(response)
 }
 
 async fn write_body(
