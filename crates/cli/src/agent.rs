@@ -35,6 +35,7 @@ pub(crate) fn run(arguments: AgentArguments) -> Result<ExitCode, Failure> {
         })?),
     };
     let without = |part| arguments.without.contains(&part);
+    sandshell_sys::memory::share_one_heap();
     let init = launch(LaunchOptions {
         without_pid_namespace: without(Part::PidNamespace),
         without_cgroup: without(Part::Cgroup),

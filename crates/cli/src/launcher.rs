@@ -14,6 +14,8 @@ pub(crate) fn run() -> ExitCode {
             .hint("run `sandshell serve`, or `sandshell run -- COMMAND`")
             .report();
     };
+    // Of the agents, too, which are forks.
+    sandshell_sys::memory::share_one_heap();
     // On a thread of its own: the seed of hashes, which all forks would share, goes with it.
     let prepared = std::thread::spawn(sandshell_agent::prepare).join();
     if prepared.is_err() {

@@ -11,6 +11,17 @@ pub fn trim() {
     }
 }
 
+/// Has all threads share one heap, for a process of which one thread does most: each further heap would be kept
+/// at the largest it ever was. To be called before there are threads.
+#[allow(unsafe_code, reason = "libc's allocator has no other handle")]
+pub fn share_one_heap() {
+    // SAFETY: it sets a number of the allocator's, which takes its own lock for that.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
 /// Bytes of memory that are resident now; nothing where `/proc` does not tell.
 pub fn resident() -> Option<u64> {
     let pages = std::fs::read_to_string("/proc/self/statm").ok()?;

@@ -116,13 +116,14 @@ async fn an_agent_keeps_its_times_when_the_clock_jumps() {
         assert!(timed.timed_out, "{jump}: {timed:?}");
         assert!((300..20_000).contains(&timed.duration_ms), "{timed:?}");
         assert_eq!((patient.exit_code, &*patient.stdout), (0, "done\n"));
-        assert!((300..20_000).contains(&patient.duration_ms), "{patient:?}");
+        // Counted from when the agent heard of its start, so perhaps a little less than it slept.
+        assert!((250..20_000).contains(&patient.duration_ms), "{patient:?}");
         assert_eq!(waited.unwrap().outcome, WaitOutcome::Timeout);
         assert_eq!(
             (slept.stdout, &*slept.session_state),
             (format!("{}\n", n + 1), "kept")
         );
-        assert!((200..20_000).contains(&slept.duration_ms));
+        assert!((150..20_000).contains(&slept.duration_ms));
         let short = start(&client, &process_of("true")).await;
         wait_for_exit(&client, &short).await;
         // The same shell, and it tells the time as the clock has it.
