@@ -3,12 +3,13 @@
 //! The floor is bubblewrap, which builds namespaces around one command and keeps nothing: one of it
 //! and one of ours in turn.
 
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use sandshell_client::Client;
-use sandshell_testkit::{Hub, children_deep, pss_bytes};
+use sandshell_testkit::{Hub, UnprivilegedUser, children_deep, pss_bytes};
 use sandshell_types::{SandboxId, SandboxSpec};
 
 use crate::hub::exec;
@@ -25,25 +26,11 @@ const MIB: f64 = 1024.0 * 1024.0;
 pub(crate) async fn run(report: &mut Report, count: usize) -> Result<()> {
     let hub = Hub::start();
     let client = hub.client();
-    for _ in 0..RUNS {
-        let (mut floor, mut ours) = (Vec::new(), Vec::new());
-        for _ in 0..count {
-            let start = Instant::now();
-            bubblewrap()?;
-            floor.push(start.elapsed());
-            ours.push(create(&client).await?);
-        }
-        report.add_run(SECTION, FLOOR, Run::of(&floor));
-        report.add_run(SECTION, COLD, Run::of(&ours));
+    cold(report, &client, None, count).await?;
+    // Without root these are that user's figures already.
+    if let Some(user) = UnprivilegedUser::get() {
+        cold(report, &Hub::of(user).client(), Some(user), count).await?;
     }
-    let ratio = report.median(SECTION, COLD) / report.median(SECTION, FLOOR);
-    report.at_most(
-        "sandboxes: cold create and exec, ratio to bwrap",
-        ratio,
-        1.2,
-    );
-    let cold = report.median(SECTION, COLD);
-    report.at_most("sandboxes: cold create and exec, p50 in ms", cold, 8.0);
     many(report, &hub, &client).await?;
     let warm = Hub::with(&["--warm", "1"]);
     let client = warm.client();
@@ -57,6 +44,41 @@ pub(crate) async fn run(report: &mut Report, count: usize) -> Result<()> {
     }
     let warm = report.median(SECTION, WARM);
     report.at_most("sandboxes: warm create and exec, p50 in ms", warm, 1.5);
+    Ok(())
+}
+
+/// Bubblewrap and a hub of the same user in turn.
+async fn cold(
+    report: &mut Report,
+    client: &Client,
+    user: Option<UnprivilegedUser>,
+    count: usize,
+) -> Result<()> {
+    let whose = if user.is_some() {
+        ", as an ordinary user"
+    } else {
+        ""
+    };
+    let (floor_row, cold_row) = (format!("{FLOOR}{whose}"), format!("{COLD}{whose}"));
+    for _ in 0..RUNS {
+        let (mut floor, mut ours) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let start = Instant::now();
+            bubblewrap(user)?;
+            floor.push(start.elapsed());
+            ours.push(create(client).await?);
+        }
+        report.add_run(SECTION, &floor_row, Run::of(&floor));
+        report.add_run(SECTION, &cold_row, Run::of(&ours));
+    }
+    let cold = report.median(SECTION, &cold_row);
+    report.at_most(
+        &format!("sandboxes: cold create and exec, ratio to bwrap{whose}"),
+        cold / report.median(SECTION, &floor_row),
+        1.2,
+    );
+    let bar = format!("sandboxes: cold create and exec, p50 in ms{whose}");
+    report.at_most(&bar, cold, 8.0);
     Ok(())
 }
 
@@ -105,8 +127,12 @@ async fn many(report: &mut Report, hub: &Hub, client: &Client) -> Result<()> {
     Ok(())
 }
 
-fn bubblewrap() -> Result<()> {
-    let status = Command::new("bwrap")
+fn bubblewrap(user: Option<UnprivilegedUser>) -> Result<()> {
+    let mut command = Command::new("bwrap");
+    if let Some(user) = user {
+        command.uid(user.uid).gid(user.gid).current_dir("/");
+    }
+    let status = command
         .args([
             "--unshare-all",
             "--die-with-parent",

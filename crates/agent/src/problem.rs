@@ -254,6 +254,9 @@ impl From<ExecError> for ApiError {
             ExecError::Unavailable { detail } => {
                 Self::new(Code::Unavailable, detail).hint("Try again in a moment.")
             }
+            lost @ ExecError::ShellLost => {
+                Self::new(Code::Unavailable, lost.to_string()).hint("Try again in a moment.")
+            }
             other => Self::internal("the request failed", &other),
         }
     }

@@ -5,7 +5,7 @@
 //! on for nothing, while the answer is on its way: within limits, since others wait for the connection.
 //!
 //! Handlers need not know: they drop what they do not want. Left alone are requests of HTTP/2, where one is
-//! ended without the others, and of clients that wait to be told to go on, which have sent nothing yet.
+//! ended without the others, and of clients that still wait to be told to go on, which have sent nothing.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -29,20 +29,34 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 /// A request as handlers take it.
 pub fn taken(request: Request<Incoming>) -> Request<Body> {
-    let alone = request.version() == Version::HTTP_2
-        || request.headers().contains_key(header::EXPECT)
-        || http_body::Body::is_end_stream(request.body());
+    let alone =
+        request.version() == Version::HTTP_2 || http_body::Body::is_end_stream(request.body());
+    let waits = request.headers().contains_key(header::EXPECT);
     request.map(|body| {
         if alone {
             Body::new(body)
         } else {
-            Body::new(ReadOn(Some(body)))
+            Body::new(ReadOn::new(body, waits))
         }
     })
 }
 
-/// A body that is read to its end even when it is dropped; empty from its end on.
-struct ReadOn<B: Rest>(Option<B>);
+/// A body that is read to its end even when it is dropped.
+struct ReadOn<B: Rest> {
+    /// Nothing from its end on.
+    body: Option<B>,
+    /// Whether its client waits to be told to send it, which the first look at it does.
+    waits: bool,
+}
+
+impl<B: Rest> ReadOn<B> {
+    fn new(body: B, waits: bool) -> Self {
+        Self {
+            body: Some(body),
+            waits,
+        }
+    }
+}
 
 /// What can be read on by a task of its own.
 trait Rest: http_body::Body<Data = Bytes> + Send + Unpin + 'static {}
@@ -57,29 +71,31 @@ impl<B: Rest> http_body::Body for ReadOn<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let Some(body) = &mut self.0 else {
+        self.waits = false;
+        let Some(body) = &mut self.body else {
             return Poll::Ready(None);
         };
         let frame = ready!(Pin::new(body).poll_frame(cx));
         if !matches!(frame, Some(Ok(_))) {
-            self.0 = None;
+            self.body = None;
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(B::is_end_stream)
+        self.body.as_ref().is_none_or(B::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
         let over = || SizeHint::with_exact(0);
-        self.0.as_ref().map_or_else(over, B::size_hint)
+        self.body.as_ref().map_or_else(over, B::size_hint)
     }
 }
 
 impl<B: Rest> Drop for ReadOn<B> {
     fn drop(&mut self) {
-        if let Some(body) = self.0.take()
+        if let Some(body) = self.body.take()
+            && !self.waits
             && !body.is_end_stream()
             && let Ok(runtime) = Handle::try_current()
         {
@@ -128,7 +144,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_dropped_is_read_on() {
         let (body, taken) = pieces(8);
-        let mut body = ReadOn(Some(body));
+        let mut body = ReadOn::new(body, true);
         assert!(body.frame().await.is_some_and(|frame| frame.is_ok()));
         drop(body);
         settle().await;
@@ -138,9 +154,17 @@ mod tests {
     #[tokio::test]
     async fn not_for_ever() {
         let (body, taken) = pieces(usize::MAX);
-        drop(ReadOn(Some(body)));
+        drop(ReadOn::new(body, false));
         settle().await;
         assert_eq!(taken.load(Ordering::Relaxed), MOST >> 20);
+    }
+
+    #[tokio::test]
+    async fn nor_what_was_not_asked_for() {
+        let (body, taken) = pieces(8);
+        drop(ReadOn::new(body, true));
+        settle().await;
+        assert_eq!(taken.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -151,7 +175,7 @@ mod tests {
             let frame = |()| Ok::<_, std::convert::Infallible>(Frame::data(Bytes::new()));
             Poll::Ready(heard.map(frame))
         });
-        drop(ReadOn(Some(StreamBody::new(silent))));
+        drop(ReadOn::new(StreamBody::new(silent), false));
         tokio::time::sleep(PATIENCE + Duration::from_millis(100)).await;
         assert!(sender.is_closed());
     }

@@ -119,6 +119,9 @@ pub enum ExecError {
         /// The id.
         id: String,
     },
+    /// The shell ended, or stood still, before it was given the command. Another one may do better.
+    #[error("the shell ended or did not answer while it was being prepared")]
+    ShellLost,
     /// A limit that cannot be kept here.
     #[error("{detail}")]
     LimitUnavailable {

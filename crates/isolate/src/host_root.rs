@@ -291,8 +291,13 @@ fn copy(from: &OwnedFd, to: &OwnedFd, name: &CStr, kind: FileType) -> io::Result
             for entry in Dir::read_from(&from)? {
                 let entry = entry?;
                 let name = entry.file_name();
-                if !matches!(name.to_bytes(), b"." | b"..") {
-                    copy(&from, &to, name, entry.file_type())?;
+                if matches!(name.to_bytes(), b"." | b"..") {
+                    continue;
+                }
+                match copy(&from, &to, name, entry.file_type()) {
+                    // Removed meanwhile; the others are there.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    copied => copied?,
                 }
             }
         }

@@ -18,7 +18,7 @@
 //! links: [`Building`] resolves names beneath `s` alone.
 
 use std::io::Write as _;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, chownat, mkdir, mkdirat, openat, openat2,
@@ -428,18 +428,18 @@ impl Building {
     fn make_proc(&self, dev: &OwnedFd) -> Result<(), Errno> {
         let proc = mounts::fresh(c"proc", &[], OF_PROC)?;
         mounts::attach_on(&proc, self.mount_point("proc")?)?;
-        let empty = mounts::copy_of(c"e", false)?;
-        mounts::limit(&empty, SEEN_OF_PROC)?;
-        let files = MASKED_FILES
-            .iter()
-            .map(|name| (*name, dev.as_fd(), c"null"));
-        let directories = MASKED_DIRECTORIES.iter();
-        let directories = directories.map(|name| (*name, empty.as_fd(), c"."));
         let mut covers = Vec::new();
-        for (name, from, what) in files.chain(directories) {
-            if is_there(&proc, name) {
-                covers.push((name, mounts::copy_at(from, what, false)?));
-            }
+        for name in MASKED_FILES.iter().filter(|name| is_there(&proc, name)) {
+            covers.push((*name, mounts::copy_at(dev, c"null", false)?));
+        }
+        for name in MASKED_DIRECTORIES
+            .iter()
+            .filter(|name| is_there(&proc, name))
+        {
+            // By its path each time: not every kernel copies what is not attached.
+            let empty = mounts::copy_of(c"e", false)?;
+            mounts::limit(&empty, SEEN_OF_PROC)?;
+            covers.push((*name, empty));
         }
         cover(&proc, covers)
     }

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use sandshell_client::Client;
 use sandshell_client::types::{
-    ErrorCode, ForkRequest, ProcessRequest, SessionPatch, SessionRequest, SessionState, StreamName,
+    ErrorCode, ForkRequest, ProcessRequest, SessionExecRequest, SessionPatch, SessionRequest,
+    SessionState, StreamName,
 };
 use sandshell_testkit::{Agent, alive_with_marker, wait_for_exit_of};
 
 use crate::calls::{
-    Shell, code_of, env, follow, in_time, marker, process_of, start, text, wait_for_exit,
+    Shell, code_of, env, exec, follow, in_time, marker, process_of, start, text, wait_for_exit,
 };
 
 #[tokio::test]
@@ -346,4 +347,24 @@ async fn a_posix_shell_serves_too_and_says_what_is_lost() {
     assert_eq!(shell.out("pwd; echo $E").await, "/usr\ne\n");
     assert_eq!(shell.run("exit 3").await.exit_code, 3);
     assert_eq!(shell.out("pwd; echo $E").await, "/usr\ne\n");
+}
+
+/// A shell that does not answer while it is prepared ran nothing of the command: another one takes over, and
+/// nothing that the first was told comes true later.
+#[tokio::test]
+async fn a_shell_that_stands_still_before_a_command_is_replaced() {
+    let agent = Agent::start();
+    let shell = Shell::new(&agent).await;
+    let pid = shell.out("v=kept; cd /usr; echo $$").await;
+    exec(&agent.client(), &format!("kill -STOP {pid}")).await;
+    let request = SessionExecRequest {
+        cwd: Some("/tmp".to_owned()),
+        ..text("pwd; echo $v")
+    };
+    assert_eq!(shell.ask(&request).await.stdout, "/tmp\nkept\n");
+    let after = shell.out("pwd; echo $v $OLDPWD; echo $$").await;
+    let lines: Vec<&str> = after.lines().collect();
+    assert_eq!(lines[0], "/usr");
+    assert!(lines[1].starts_with("kept"), "{after}");
+    assert_ne!(lines[2], pid.trim());
 }

@@ -651,11 +651,8 @@ impl End {
     }
 }
 
-/// Killed by somebody, or together with the sandbox: the next may live.
 fn died() -> ExecError {
-    ExecError::Unavailable {
-        detail: "the shell ended while it was being prepared".to_owned(),
-    }
+    ExecError::ShellLost
 }
 
 async fn at(when: Option<Instant>) {
