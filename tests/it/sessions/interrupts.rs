@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use sandshell_client::types::{CommandState, SessionExecRequest, SessionState};
 use sandshell_testkit::{Agent, alive_with_marker};
 
-use crate::calls::{RunningCommand, Shell, in_time, marker, text};
+use crate::calls::{RunningCommand, Shell, exec, in_time, marker, text};
 
 /// State that every test checks to be still there.
 const MAKE_STATE: &str =
@@ -338,19 +338,21 @@ async fn a_timeout_of_the_session_holds_for_commands_without_their_own() {
 async fn what_cannot_be_interrupted_costs_the_shell_and_is_said() {
     let agent = Agent::start();
     let shell = Shell::new(&agent).await;
+    let gate = agent.work_dir().join("gate").display().to_string();
+    shell.out(&format!("mkfifo {gate}")).await;
     let mut early = 0;
     let running = loop {
         shell.out("v=before").await;
         // Bash expands this in one go and looks at no signal meanwhile.
-        let running = shell
-            .go("v=after; for i in {1..99999999}; do :; done")
-            .await;
+        let command = format!("v=after; echo >{gate}; for i in {{1..99999999}}; do :; done");
+        let running = shell.go(&command).await;
+        exec(&shell.client, &format!("cat {gate}")).await;
         let begun = Instant::now();
         let reply = in_time(shell.client.interrupt_session(&shell.id))
             .await
             .unwrap();
         assert!(begun.elapsed() < Duration::from_secs(5));
-        // The signal may come before it has begun to.
+        // The signal may still come before it has begun to.
         if reply.method == "int" && early < 20 {
             early += 1;
             continue;
