@@ -27,9 +27,10 @@ pub(crate) async fn run(report: &mut Report, count: usize) -> Result<()> {
     let hub = Hub::start();
     let client = hub.client();
     cold(report, &client, None, count).await?;
-    // Without root these are that user's figures already.
+    // Without root these are that user's figures already. Limits need groups, which few users may make.
     if let Some(user) = UnprivilegedUser::get() {
-        cold(report, &Hub::of(user).client(), Some(user), count).await?;
+        let hub = Hub::of_with(user, &["--isolation", "best-effort"]);
+        cold(report, &hub.client(), Some(user), count).await?;
     }
     many(report, &hub, &client).await?;
     let warm = Hub::with(&["--warm", "1"]);
