@@ -47,6 +47,11 @@ async fn late_output_of_an_exec_is_in_its_log_and_not_in_its_result() {
     let query = OutputQuery::follow(StreamName::Stdout);
     let body = client.process_output(&result.id, query).await.unwrap();
     assert_eq!(*in_time(body.read_to_end()).await.unwrap(), *b"now\nlate\n");
+    // A kill answers when all of it is gone, so there is nothing for the next one.
+    let request = sandshell_client::types::KillRequest::default();
+    let kill = || in_time(client.kill_process(&result.id, &request));
+    kill().await.unwrap();
+    assert_eq!(kill().await.unwrap().method, "already_ended");
 }
 
 #[tokio::test]

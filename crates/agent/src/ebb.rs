@@ -35,7 +35,7 @@ pub(crate) async fn give_back(ended: &Notify) -> Infallible {
             continue;
         };
         if tide.is_high(before)
-            // It takes the locks of the allocator in turn: not on a thread that serves requests.
+            // It takes milliseconds: not on the thread that serves requests, which waits only where it needs memory.
             && tokio::task::spawn_blocking(memory::trim).await.is_ok()
             && let Some(after) = memory::resident()
         {

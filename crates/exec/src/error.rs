@@ -237,9 +237,9 @@ impl ExecError {
     pub(crate) fn from_spawn(stage: Stage, errno: Errno, program: &str, cwd: &str) -> Self {
         let program = program.to_owned();
         match (stage, errno) {
-            // Not of a clone: init, which was asked for it, is gone, and all that runs ends.
+            // Not of a clone: init, or the warden of private trees, which was asked for it, is gone.
             (Stage::Clone, Errno::PIPE | Errno::CONNRESET) => Self::Unavailable {
-                detail: "cannot start a process: the sandbox's init is gone".to_owned(),
+                detail: "cannot start a process: who starts them is gone".to_owned(),
             },
             (Stage::Clone | Stage::Fds | Stage::Rights, _)
             | (_, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN) => {

@@ -651,10 +651,6 @@ impl End {
     }
 }
 
-fn died() -> ExecError {
-    ExecError::ShellLost
-}
-
 async fn at(when: Option<Instant>) {
     match when {
         Some(when) => tokio::time::sleep_until(when).await,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sandshell_types::{Env, Happening, SessionState};
 
-use super::{Begun, Copies, Owner, Run, died};
+use super::{Begun, Copies, Owner, Run};
 use crate::ExecError;
 use crate::executor::fresh_shell;
 use crate::session::command::CommandHandle;
@@ -89,7 +89,11 @@ impl Owner {
         self.seq += 1;
         let lines = after.to_owned() + &self.shell.dialect.completion(self.seq);
         self.shell.line.send(&lines).await.map_err(system)?;
-        let (_, cwd) = self.shell.answer(self.seq).await.ok_or_else(died)?;
+        let (_, cwd) = self
+            .shell
+            .answer(self.seq)
+            .await
+            .ok_or(ExecError::ShellLost)?;
         self.session.facts().cwd = cwd;
         self.save().await
     }
@@ -107,7 +111,11 @@ impl Owner {
         let dialect = self.shell.dialect;
         let lines = dialect.source("restore") + &dialect.completion(self.seq);
         self.shell.line.send(&lines).await.map_err(system)?;
-        let (_, cwd) = self.shell.answer(self.seq).await.ok_or_else(died)?;
+        let (_, cwd) = self
+            .shell
+            .answer(self.seq)
+            .await
+            .ok_or(ExecError::ShellLost)?;
         {
             let mut facts = self.session.facts();
             facts.state = SessionState::Idle;
@@ -133,7 +141,7 @@ impl Owner {
             .answer(self.seq)
             .await
             .map(|_| ())
-            .ok_or_else(died)
+            .ok_or(ExecError::ShellLost)
     }
 
     /// Enters a directory; the answer is what the shell calls it.
@@ -145,7 +153,11 @@ impl Owner {
             .send(&line)
             .await
             .map_err(|errno| ExecError::system("cannot reach the shell", errno))?;
-        let (status, cwd) = self.shell.answer(self.seq).await.ok_or_else(died)?;
+        let (status, cwd) = self
+            .shell
+            .answer(self.seq)
+            .await
+            .ok_or(ExecError::ShellLost)?;
         if status != 0 {
             return Err(ExecError::Cwd {
                 path: dir.to_owned(),
