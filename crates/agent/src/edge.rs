@@ -24,6 +24,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sandshell_sys::task;
 use sandshell_types::{ErrorCode, Problem};
 use tower::Service as _;
 
@@ -113,7 +114,7 @@ impl Edge {
                 .serve_connection(TokioIo::new(theirs), inside.clone())
                 .with_upgrades();
             // Its end is that of the client's; what went wrong has been answered.
-            tokio::spawn(async move { drop(connection.await) });
+            task::spawn(async move { drop(connection.await) });
             ours
         })
     }
@@ -327,7 +328,7 @@ impl Edge {
                     let response = edge.route(request).await;
                     keep(response, &ticket).await
                 };
-                tokio::spawn(work).await.unwrap_or_else(|error| {
+                task::spawn(work).await.unwrap_or_else(|error| {
                     ApiError::internal("a handler panicked", &error).into_response()
                 })
             }

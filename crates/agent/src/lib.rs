@@ -63,6 +63,7 @@ use sandshell_files::Backups;
 use sandshell_files::watch::Watches;
 use sandshell_isolate::InitHandle;
 use sandshell_isolate::stage::{Outcome, Seat};
+use sandshell_sys::task;
 use sandshell_types::{Happening, Protection, ProtectionStatus};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -536,7 +537,7 @@ async fn serve_on(
             locked: options.token_file.is_some(),
         }),
     );
-    let server = tokio::spawn(server::serve(
+    let server = task::spawn(server::serve(
         listener,
         edge.clone(),
         Arc::clone(&agent.metrics),
@@ -544,7 +545,7 @@ async fn serve_on(
         agent.shutdown.clone(),
     ));
     let second = second.map(|listener| {
-        tokio::spawn(server::serve(
+        task::spawn(server::serve(
             listener,
             edge.clone(),
             Arc::clone(&agent.metrics),

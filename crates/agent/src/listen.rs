@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_util::either::Either;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -82,11 +83,11 @@ pub enum Listener {
 
 /// An accepted connection.
 #[derive(Debug)]
-pub enum Connection {
-    /// From another machine, or this one.
-    Tcp(TcpStream),
-    /// From this machine.
-    Unix(UnixStream),
+pub struct Connection {
+    /// Its bytes.
+    pub stream: Either<TcpStream, UnixStream>,
+    /// Where it comes from, if that has an address.
+    pub peer: Option<IpAddr>,
 }
 
 impl Listener {
@@ -134,16 +135,22 @@ impl Listener {
     pub async fn accept(&self) -> io::Result<Connection> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, peer) = listener.accept().await?;
                 // Answers are small and complete: waiting to fill a segment only costs time.
                 stream.set_nodelay(true)?;
                 watch_peer(&stream)?;
-                Ok(Connection::Tcp(stream))
+                Ok(Connection {
+                    stream: Either::Left(stream),
+                    peer: Some(peer.ip()),
+                })
             }
-            Self::Unix { listener, .. } | Self::Given(listener) => listener
-                .accept()
-                .await
-                .map(|(stream, _)| Connection::Unix(stream)),
+            Self::Unix { listener, .. } | Self::Given(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok(Connection {
+                    stream: Either::Right(stream),
+                    peer: None,
+                })
+            }
         }
     }
 }

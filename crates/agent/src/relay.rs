@@ -25,6 +25,7 @@ mod names;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -167,6 +168,8 @@ impl Joiner {
     /// Runs a task until it or the relay ends.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let end = self.end.clone();
+        // As `sandshell_sys::task::spawn` does, which keeps no count.
+        let task: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(task);
         self.tasks.spawn(async move {
             tokio::select! {
                 () = task => {}

@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::io::{AsyncRead, AsyncWrite};
+use sandshell_sys::task;
 use tokio::sync::{AcquireError, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -86,15 +86,7 @@ pub async fn serve<S>(
                 let ended = Arc::clone(&ended);
                 let slot = Slot(Arc::new((slot, metrics.connection())));
                 connections.spawn(async move {
-                    match connection {
-                        Connection::Tcp(stream) => {
-                            let peer = stream.peer_addr().ok().map(|peer| Peer(peer.ip()));
-                            drive(stream, peer, &builder, edge, slot, &shutdown).await;
-                        }
-                        Connection::Unix(stream) => {
-                            drive(stream, None, &builder, edge, slot, &shutdown).await;
-                        }
-                    }
+                    drive(connection, &builder, edge, slot, &shutdown).await;
                     ended.notify_one();
                 });
             }
@@ -136,8 +128,7 @@ fn protocol() -> auto::Builder<TokioExecutor> {
 
 /// Serves one connection.
 async fn drive<S>(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: Option<Peer>,
+    connection: Connection,
     builder: &auto::Builder<TokioExecutor>,
     edge: S,
     slot: Slot,
@@ -150,10 +141,10 @@ async fn drive<S>(
     let service = Noting {
         edge,
         asked: Arc::clone(&asked),
-        peer,
+        peer: connection.peer.map(Peer),
         slot,
     };
-    let io = TokioIo::new(stream);
+    let io = TokioIo::new(connection.stream);
     let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
     let silent = async {
         tokio::time::sleep(FIRST_REQUEST).await;
@@ -211,7 +202,7 @@ impl<S: Answering> Service<Request<Incoming>> for Noting<S> {
 pub(crate) async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, crate::problem::ApiError> {
-    tokio::spawn(work)
+    task::spawn(work)
         .await
         .map_err(|error| crate::problem::ApiError::internal("a task of the agent failed", &error))
 }

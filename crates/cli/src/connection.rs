@@ -4,6 +4,7 @@
 //! to ask.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -95,7 +96,9 @@ impl Remote {
             .enable_all()
             .build()
             .map_err(|error| Failure::ours(&error))?;
-        let done = runtime.block_on(work(&hub));
+        // Boxed, so that what drives a command is compiled once and not for each of them.
+        let work: Pin<Box<dyn Future<Output = Done> + '_>> = Box::pin(work(&hub));
+        let done = runtime.block_on(work);
         // A read of our stdin may still go on; nobody waits for it.
         runtime.shutdown_background();
         done

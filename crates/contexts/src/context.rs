@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use sandshell_exec::Executor;
 use sandshell_exec::output::{LogLimits, OutputLog};
+use sandshell_sys::task;
 use sandshell_types::{
     ContextId, ContextInterruptReply, ContextOutcome, ContextRecord, ContextRequest, ContextState,
     KillReply, RunRequest, RunStatus, Timestamp,
@@ -117,7 +118,7 @@ impl ContextHandle {
             kernel: Some(kernel),
             last_end: None,
         };
-        tokio::spawn(async move {
+        task::spawn(async move {
             let context = owner.context.clone();
             let reply = owner.attend(work).await;
             forget(&context.id);

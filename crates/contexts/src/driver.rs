@@ -229,7 +229,7 @@ impl DriverKernel {
         let request = run.request();
         let code = match self.interpreter {
             Interpreter::Python => Ok(request.code.clone()),
-            Interpreter::Node => javascript::prepare(&request.code, self.typescript),
+            Interpreter::Node => javascript::prepare(&request.code, self.typescript).await,
         };
         let code = match code {
             Ok(code) => code,

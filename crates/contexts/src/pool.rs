@@ -14,6 +14,7 @@ use sandshell_types::ContextRequest;
 use crate::ContextError;
 use crate::driver::{DriverKernel, Sources};
 use crate::language::Interpreter;
+use sandshell_sys::task;
 
 /// How long a refill waits, so that it does not compete for the processor with the first run of the
 /// context that has just taken one.
@@ -110,7 +111,7 @@ impl Pools {
             pool.filling = true;
         }
         let pools = self.clone();
-        tokio::spawn(async move {
+        task::spawn(async move {
             tokio::time::sleep(SETTLE).await;
             while pools.wants(interpreter) {
                 let environment = executor.command_environment();

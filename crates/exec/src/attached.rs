@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-use sandshell_sys::{procfs, signal};
+use sandshell_sys::{procfs, signal, task};
 use sandshell_types::{Env, KillReply, ProcessRequest};
 use tokio::sync::watch;
 
@@ -114,7 +114,7 @@ impl Drop for Attached {
     fn drop(&mut self) {
         if !self.over && tokio::runtime::Handle::try_current().is_ok() {
             let live = self.live.clone();
-            tokio::spawn(async move { live.tree.kill(Duration::ZERO).await });
+            task::spawn(async move { live.tree.kill(Duration::ZERO).await });
         }
     }
 }
@@ -171,7 +171,7 @@ async fn start(host: &Host, program: &host::Program) -> Result<(Attached, Pump),
     let pump = Pump::new(out, err)?;
     let running = host.start(program, &fds).await?;
     let (tell, ended) = watch::channel(None);
-    tokio::spawn(async move {
+    task::spawn(async move {
         // Init gone means that everything is.
         let exit = running
             .exit

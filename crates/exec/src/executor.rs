@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
 use sandshell_isolate::InitHandle;
-use sandshell_sys::procfs;
+use sandshell_sys::{procfs, task};
 use sandshell_types::{
     Env, EnvReply, ExecRequest, ForkRequest, KillReply, PortRecord, PortWaitRequest, ProcessId,
     ProcessKind, ProcessRequest, ProcessState, SandboxStats, SessionId, SessionRequest,
@@ -153,7 +153,7 @@ impl Executor {
             started: Instant::now(),
             init: Arc::new(init.pidfd),
         }));
-        tokio::spawn(ports::publish(executor.clone()));
+        task::spawn(ports::publish(executor.clone()));
         Ok(executor)
     }
 

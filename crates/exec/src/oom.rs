@@ -11,8 +11,11 @@ use std::time::Duration;
 
 use sandshell_isolate::limits::{Common, Controllers};
 use sandshell_isolate::protocol::Exit;
-use sandshell_sys::cgroup::{OomSource, Seat, Version, counter};
 use sandshell_sys::reactor;
+use sandshell_sys::{
+    cgroup::{OomSource, Seat, Version, counter},
+    task,
+};
 use sandshell_types::{Happening, LimitScope};
 use tokio::io::Interest;
 
@@ -185,7 +188,7 @@ pub(crate) fn watch_fence(
 fn attend(
     watching: impl Future<Output = std::io::Result<()>> + Send + 'static,
 ) -> tokio::task::AbortHandle {
-    let task = tokio::spawn(async move {
+    let task = task::spawn(async move {
         if let Err(error) = watching.await {
             tracing::warn!(%error, "a limit is not watched any more");
         }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use sandshell_sys::task;
 use tokio::sync::{Mutex, Notify, Semaphore, mpsc};
 
 use crate::ExecError;
@@ -71,7 +72,7 @@ impl<T: Member> Pool<T> {
             made: told.clone(),
             growth: AtomicUsize::new(size.saturating_sub(1)),
         });
-        tokio::spawn(async move {
+        task::spawn(async move {
             let mut patience = first;
             while let Ok(permit) = wanted.acquire().await {
                 permit.forget();

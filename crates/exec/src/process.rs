@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use jiff::Timestamp;
 use sandshell_isolate::protocol::Exit;
-use sandshell_sys::{procfs, signal};
+use sandshell_sys::{procfs, signal, task};
 use sandshell_types::{
     Encoded, Encoding, ExecResult, ExitEvent, Happening, KillReply, ProcessId, ProcessKind,
     ProcessRecord, ProcessRequest, ProcessState, RestartMode, RestartPolicy, SignalReply,
@@ -206,9 +206,9 @@ impl ProcessHandle {
             pid: birth.running.pid,
         });
         if has_stdin && (!birth.first_input.is_empty() || !keep_open) {
-            tokio::spawn(feed(process.clone(), birth.first_input, keep_open));
+            task::spawn(feed(process.clone(), birth.first_input, keep_open));
         }
-        tokio::spawn(run(
+        task::spawn(run(
             host,
             processes,
             process.clone(),
@@ -473,7 +473,7 @@ async fn run(
         let gone = live.clone();
         process.facts().former.push(live.clone());
         let owner = process.clone();
-        tokio::spawn(async move {
+        task::spawn(async move {
             leftovers(pump, &live, &log).await;
             owner
                 .facts()
@@ -515,7 +515,7 @@ async fn start_fresh(host: &Host, process: &Process) -> Option<(Running, Pump)> 
 fn end_if_stopping(process: &Process, running: &Running) {
     if process.stopping.load(Ordering::Acquire) {
         let live = running.live.clone();
-        tokio::spawn(async move { live.tree.kill(Duration::ZERO).await });
+        task::spawn(async move { live.tree.kill(Duration::ZERO).await });
     }
 }
 
@@ -544,7 +544,7 @@ async fn supervise(
                 process.facts().timed_out = true;
                 process.stopping.store(true, Ordering::Release);
                 let live = running.live.clone();
-                killing = Some(tokio::spawn(async move { live.tree.kill(TIMEOUT_GRACE).await }));
+                killing = Some(task::spawn(async move { live.tree.kill(TIMEOUT_GRACE).await }));
             }
         }
     };

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use sandshell_isolate::protocol::{Event, Exit, ReceiveError, SpawnRequest};
-use sandshell_sys::reactor;
 use sandshell_sys::spawn::Stage;
+use sandshell_sys::{reactor, task};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{oneshot, watch};
@@ -81,7 +81,7 @@ impl Spawner {
             lost: watch::Sender::new(false),
         });
         let reading = line.clone();
-        tokio::spawn(async move {
+        task::spawn(async move {
             reading.read_events().await;
             tracing::error!("init is gone");
             reading.lost.send_replace(true);

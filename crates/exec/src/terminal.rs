@@ -28,7 +28,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use sandshell_isolate::protocol::Exit;
-use sandshell_sys::pty::{self, Pty};
+use sandshell_sys::{
+    pty::{self, Pty},
+    task,
+};
 use sandshell_types::{
     Env, Happening, KillReply, ProcessRequest, ResizeRequest, TerminalId, TerminalRecord,
     TerminalRequest, TerminalScreen, TerminalState,
@@ -251,7 +254,7 @@ impl TerminalHandle {
         terminal.events.publish(Happening::TerminalCreated {
             terminal: terminal.id.clone(),
         });
-        tokio::spawn(owner::run(
+        task::spawn(owner::run(
             terminals,
             terminal.clone(),
             running,

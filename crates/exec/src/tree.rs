@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use sandshell_isolate::limits::{Common, Controllers};
 use sandshell_isolate::protocol::SpawnFlags;
 use sandshell_sys::cgroup::{Group, Seat, Version};
-use sandshell_sys::{procfs, reactor, signal};
+use sandshell_sys::{procfs, reactor, signal, task};
 use sandshell_types::{KillReply, Limits, Survivor};
 use tokio::io::Interest;
 use tokio::time::{timeout, timeout_at};
@@ -253,7 +253,7 @@ impl Place {
     pub(crate) fn clear(self) {
         if self.group.as_ref().is_some_and(Group::is_populated) {
             let tree = self.settle(None, false);
-            tokio::spawn(async move { tree.kill(Duration::ZERO).await });
+            task::spawn(async move { tree.kill(Duration::ZERO).await });
         }
     }
 }

@@ -116,7 +116,7 @@ impl Backups {
             cancel,
             progress: begun.progress.clone(),
         };
-        tokio::spawn(async move {
+        sandshell_sys::task::spawn(async move {
             let made = making.run(pack, request).await;
             let made = made.map_err(|error| making.why(error));
             match &made {
@@ -202,7 +202,7 @@ impl Backups {
         let path = named.path(&inner.executor)?;
         let (begun, task) = task::begin();
         let cancel = inner.shutdown.child_token();
-        tokio::spawn(async move {
+        sandshell_sys::task::spawn(async move {
             let restored = restore(
                 &inner,
                 &record,

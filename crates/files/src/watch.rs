@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use sandshell_exec::Executor;
 use sandshell_exec::inside::{Inside, Who};
-use sandshell_sys::reactor;
+use sandshell_sys::{reactor, task};
 use sandshell_types::{
     ChangesReply, ChangesStatus, Timestamp, WatchEndEvent, WatchEndReason, WatchReadyEvent,
 };
@@ -178,7 +178,7 @@ impl Watches {
         };
         let (table, spec) = (Arc::downgrade(&self.0), spec.clone());
         let watch = shared.clone();
-        tokio::spawn(async move {
+        task::spawn(async move {
             owner.run(follower).await;
             shared.ring().close();
             shared.grown.send_modify(|_| {});

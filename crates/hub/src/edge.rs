@@ -28,6 +28,7 @@ use sandshell_agent::parts::{
     TICKET_PARAMETER, TICKET_PREFIX, Ticket, digest_of, render_problem, take_parameter, taken,
     text_of, valid_key,
 };
+use sandshell_sys::task;
 use sandshell_types::ErrorCode;
 use tower::Service as _;
 
@@ -367,7 +368,7 @@ impl Edge {
                     let response = edge.route(request).await;
                     keep(response, &ticket).await
                 };
-                tokio::spawn(work).await.unwrap_or_else(|error| {
+                task::spawn(work).await.unwrap_or_else(|error| {
                     ApiError::internal("a handler panicked", &error).into_response()
                 })
             }

@@ -221,7 +221,7 @@ async fn connection(stream: UnixStream, sandbox: Arc<Sandbox>, end: Cancellation
     let over = sandbox.over();
     let client = Metered::new(stream, Arc::clone(&sandbox.meter), activity.clone());
     tokio::select! {
-        served = serve::run(client, sandbox) => {
+        served = serve::run(Box::new(client), sandbox) => {
             if let Err(error) = served {
                 tracing::debug!(%error, "a connection of the egress proxy ended early");
             }

@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use sandshell_client::{Client, Connector};
 
 use crate::edge::Edge;
+use sandshell_sys::task;
 
 /// Bytes under way in each direction between such a protocol and the edge.
 const PIPE: usize = 64 * 1024;
@@ -27,7 +28,7 @@ pub(crate) fn client(edge: Edge, head: &Parts) -> Option<Client> {
             .serve_connection(TokioIo::new(theirs), edge.clone())
             .with_upgrades();
         // Its end is that of the client's; what went wrong has been answered.
-        tokio::spawn(async move { drop(connection.await) });
+        task::spawn(async move { drop(connection.await) });
         ours
     });
     let authority = head.uri.authority().map(http::uri::Authority::as_str);

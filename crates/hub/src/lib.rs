@@ -59,6 +59,7 @@ use sandshell_agent::parts::{
 use sandshell_agent::{Listen, Origin, Token, TokenError};
 use sandshell_compat_e2b::Key;
 use sandshell_mcp::HttpService;
+use sandshell_sys::task;
 use sandshell_types::{IsolationPolicy, SandboxId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -338,7 +339,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
         dialects: Dialects::new(&options.dialects, e2b, options.e2b_domain.clone()),
     });
     let told = told_to_end().map_err(ServeError::Signals)?;
-    let server = tokio::spawn(serve_connections(
+    let server = task::spawn(serve_connections(
         listener,
         Edge::new(Arc::clone(&hub)),
         Arc::clone(&hub.metrics),
@@ -347,8 +348,8 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
     ));
     let tokens = Arc::clone(&hub.tokens);
     let ended = shutdown.clone();
-    let watching = tokio::spawn(async move { tokens.watch(ended).await });
-    let warming = tokio::spawn(warm::keep(Arc::clone(&registry), shutdown.clone()));
+    let watching = task::spawn(async move { tokens.watch(ended).await });
+    let warming = task::spawn(warm::keep(Arc::clone(&registry), shutdown.clone()));
     let result = run(&options, &hub, &address, secret, told, announce).await;
     registry.close();
     shutdown.cancel();

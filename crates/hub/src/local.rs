@@ -27,7 +27,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sandshell_isolate::launcher::{Launcher, LauncherError, Naming, collect};
 use sandshell_isolate::limits::{self as group_limit, SandboxLimits, USUAL_INODES, USUAL_MEMORY};
 use sandshell_isolate::stage::{Outcome, REMEDY, Step};
-use sandshell_sys::{reactor, signal};
+use sandshell_sys::{reactor, signal, task};
 use sandshell_types::{NetworkMode, Protection, SandboxId, SandboxSpec};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt as _, Interest};
@@ -188,7 +188,7 @@ impl LocalBackend {
                 .process()
                 .and_then(|process| reactor::watch(process, Interest::READABLE));
             match watched {
-                Ok(process) => drop(tokio::spawn(attend(process))),
+                Ok(process) => drop(task::spawn(attend(process))),
                 Err(error) => tracing::warn!(%error, "the launcher's end will not be seen"),
             }
             question(launcher)

@@ -27,6 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use sandshell_sys::task;
 use sandshell_types::{SandboxId, SandboxPatch, SandboxRecord, SandboxState, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -119,7 +120,7 @@ impl Sandbox {
             publish,
             queue,
         );
-        tokio::spawn(owner.run(source));
+        task::spawn(owner.run(source));
         Self(shared)
     }
 

@@ -24,6 +24,7 @@ pub mod rights;
 pub mod seccomp;
 pub mod signal;
 pub mod spawn;
+pub mod task;
 pub mod wire;
 
 pub use rustix::io::Errno;

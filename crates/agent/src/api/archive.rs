@@ -20,6 +20,7 @@ use super::search::LONG_WORK;
 use crate::Agent;
 use crate::extract::{Query, next_data};
 use crate::problem::ApiError;
+use sandshell_sys::task;
 
 crate::table! {
     /// Its routes.
@@ -153,7 +154,7 @@ pub(crate) async fn pack(
     let stop = Stop::new(agent.shutdown.clone(), None);
     let format = query.format;
     // Ends when the reader goes away: its pipe is then broken.
-    tokio::spawn(async move {
+    task::spawn(async move {
         let job = inside.run(&who, move |root| {
             let packed = Compression::new(format, output);
             let Ok(mut packed) = packed else { return };

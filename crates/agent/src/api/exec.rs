@@ -11,6 +11,7 @@ use super::{AgentState, Answer, OptionalTicket};
 use crate::extract::Json;
 use crate::problem::ApiError;
 use crate::server::to_the_end;
+use sandshell_sys::task;
 
 /// Time between TERM and KILL when the client is gone; the same as the default of a kill.
 const GRACE: Duration = Duration::from_secs(5);
@@ -76,7 +77,7 @@ impl Drop for KillGuard {
     fn drop(&mut self) {
         if self.armed {
             let process = self.process.clone();
-            tokio::spawn(async move { process.kill(GRACE).await });
+            task::spawn(async move { process.kill(GRACE).await });
         }
     }
 }

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use http::HeaderMap;
 use sandshell_files::git::{self, GitError};
+use sandshell_sys::task;
 use sandshell_types::{
     ErrorCode, GitAddRequest, GitBranchesReply, GitBranchesRequest, GitCheckoutRequest,
     GitCloneReply, GitCloneRequest, GitCommit, GitCommitReply, GitCommitRequest, GitDiffReply,
@@ -85,7 +86,7 @@ pub(crate) async fn clone(
         return Ok(axum::Json(to_the_end(clone).await??).into_response());
     }
     let (sender, progress) = mpsc::channel(PROGRESS);
-    let cloning = tokio::spawn(async move { git::clone(&executor, checked, Some(sender)).await });
+    let cloning = task::spawn(async move { git::clone(&executor, checked, Some(sender)).await });
     let feed = Feed {
         progress,
         cloning: Some(cloning),

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use http::HeaderMap;
 use sandshell_files::{FileError, Find, Named, Search, Stop};
+use sandshell_sys::task;
 use sandshell_types::{
     FindReply, FindRequest, Problem, SearchMatch, SearchReply, SearchRequest, SearchSummary,
 };
@@ -139,7 +140,7 @@ pub(crate) async fn search(
     let (stop, guard) = stop_with_client(&agent, request.timeout_ms);
     let (found, mut matches) = mpsc::channel(WAITING);
     let inside = agent.executor.inside().clone();
-    let work = tokio::spawn(async move {
+    let work = task::spawn(async move {
         let job = inside.run(&who, move |root| search.run(root, &stop, found));
         let done = job.await.map_err(FileError::from)?;
         drop(slot);

@@ -20,6 +20,7 @@ use crate::extract::{Json, OptionalJson, Path, Query};
 use crate::problem::ApiError;
 use crate::server::to_the_end;
 use crate::sse;
+use sandshell_sys::task;
 
 /// Create a session.
 ///
@@ -249,7 +250,7 @@ impl Drop for InterruptGuard {
     fn drop(&mut self) {
         if self.armed {
             let command = self.command.clone();
-            tokio::spawn(async move { command.interrupt().await });
+            task::spawn(async move { command.interrupt().await });
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use sandshell_sys::task;
 use sandshell_types::ErrorCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -45,7 +46,7 @@ impl Tunnels {
     /// Joins both sides once both have been upgraded.
     pub(super) fn join(&self, place: Place, outside: OnUpgrade, inside: OnUpgrade) {
         let shutdown = self.shutdown.clone();
-        tokio::spawn(async move {
+        task::spawn(async move {
             let tunnel = async {
                 let (Ok(outside), Ok(inside)) = tokio::join!(outside, inside) else {
                     return;

@@ -20,6 +20,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use sandshell_exec::Executor;
+use sandshell_sys::task;
 use sandshell_types::ErrorCode;
 use tokio::time::Instant;
 
@@ -97,7 +98,7 @@ impl Upstreams {
             .await
             .map_err(|error| broken(port, &error))?;
         // Ends by itself when the server closes or nobody holds the sender any more.
-        tokio::spawn(async move {
+        task::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, port, "a proxied connection ended");
             }
@@ -141,7 +142,7 @@ impl Upstreams {
         idle.by_port.entry(port).or_default().push((since, sender));
         if !idle.swept {
             idle.swept = true;
-            tokio::spawn(sweep(Arc::downgrade(&self.0)));
+            task::spawn(sweep(Arc::downgrade(&self.0)));
         }
     }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sandshell_isolate::protocol::Exit;
+use sandshell_sys::task;
 use sandshell_types::{CommandId, Encoded, Env, Happening, KillReply, SessionState, Truncate};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -111,7 +112,7 @@ pub(super) async fn begin(session: Arc<Session>, start: Start) -> Result<(), Exe
         owner.shell.running.live.tree.kill(Duration::ZERO).await;
         return Err(error);
     }
-    tokio::spawn(owner.run());
+    task::spawn(owner.run());
     Ok(())
 }
 

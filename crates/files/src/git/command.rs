@@ -12,6 +12,7 @@ use sandshell_types::{Env, ProcessRequest, Truncate};
 use super::credentials::{Credentials, FD};
 use super::{GitError, Place, failure};
 use crate::FileError;
+use sandshell_sys::task;
 
 /// Most bytes of an answer of git that are read; what it gives beyond is counted.
 pub(super) const MAX_OUTPUT: u64 = 16 << 20;
@@ -106,7 +107,7 @@ impl Place {
         let place = self.clone();
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         // By a task of its own: whoever asked may go while it starts, and then it still has an end.
-        let starting = tokio::spawn(async move {
+        let starting = task::spawn(async move {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             place.start(&words, with).await.map(Attended)
         });
@@ -175,7 +176,7 @@ impl Drop for Attended {
     fn drop(&mut self) {
         if self.0.record().ended_at.is_none() {
             let process = self.0.clone();
-            tokio::spawn(async move { process.kill(GRACE).await });
+            task::spawn(async move { process.kill(GRACE).await });
         }
     }
 }

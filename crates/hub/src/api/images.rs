@@ -10,6 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use sandshell_agent::parts::{ApiError, Json, PageQuery, Path, Query, next_data, page};
 use sandshell_files::inlet;
+use sandshell_sys::task;
 use sandshell_types::{ErrorCode, ImageName, ImageRecord, ImageRequest, List, SandboxId};
 use tokio_util::sync::CancellationToken;
 
@@ -171,7 +172,7 @@ async fn add(
         let added = tokio::task::spawn_blocking(work).await;
         noted(&hub, entry, added).await
     };
-    let added = tokio::spawn(work).await;
+    let added = task::spawn(work).await;
     let added = added.map_err(|error| ApiError::internal("a task of the hub failed", &error))?;
     let (record, fresh) = added?;
     let status = if fresh {

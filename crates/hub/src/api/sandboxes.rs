@@ -4,6 +4,7 @@ use axum::extract::{Extension, State};
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use sandshell_agent::parts::{ApiError, Json, OptionalJson, Path, Query};
+use sandshell_sys::task;
 use sandshell_types::{
     ErrorCode, IsolationPolicy, IsolationSpec, List, SandboxId, SandboxPatch, SandboxRecord,
     SandboxSpec, SandboxState,
@@ -65,7 +66,7 @@ pub(crate) async fn create(
     // The client may go away: what was begun is finished.
     let registry = std::sync::Arc::clone(&hub.registry);
     let work = async move { registry.create(&spec, &token, by).await };
-    let (sandbox, now) = tokio::spawn(work)
+    let (sandbox, now) = task::spawn(work)
         .await
         .map_err(|error| ApiError::internal("a task of the hub failed", &error))??;
     let status = if now {

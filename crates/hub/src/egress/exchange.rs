@@ -22,6 +22,7 @@ use hyper::client::conn::http1::SendRequest;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sandshell_sys::task;
 use sandshell_types::RefusalReason;
 use tokio::net::TcpStream;
 
@@ -29,7 +30,7 @@ use super::head::{self, Target};
 use super::host::Host;
 use super::outside::OpenError;
 use super::sandbox::Sandbox;
-use super::stream::Duplex;
+use super::stream::Stream;
 
 /// How long a client may take for the head of a request, and may leave a connection unused.
 const HEAD: Duration = Duration::from_mins(1);
@@ -74,11 +75,7 @@ struct State {
 }
 
 /// Serves the requests of one connection until it ends or becomes something else.
-pub(super) async fn serve(
-    client: impl Duplex,
-    sandbox: Arc<Sandbox>,
-    scope: Scope,
-) -> Option<After> {
+pub(super) async fn serve(client: Stream, sandbox: Arc<Sandbox>, scope: Scope) -> Option<After> {
     let (only, opened) = match scope {
         Scope::Any => (None, None),
         Scope::Only(target, opened) => (Some(target), opened),
@@ -223,9 +220,9 @@ impl Exchange {
         };
         if target.tls {
             let securing = self.sandbox.outside().secure(&target.host, stream);
-            handshake(securing.await.map_err(failed)?).await
+            handshake(Box::new(securing.await.map_err(failed)?)).await
         } else {
-            handshake(stream).await
+            handshake(Box::new(stream)).await
         }
     }
 
@@ -307,14 +304,14 @@ impl From<RefusalReason> for Failure {
 }
 
 /// Begins HTTP/1 with a server. The connection ends with its last sender.
-async fn handshake(stream: impl Duplex) -> Result<SendRequest<Incoming>, Failure> {
+async fn handshake(stream: Stream) -> Result<SendRequest<Incoming>, Failure> {
     let (sender, connection) = hyper::client::conn::http1::Builder::new()
         .preserve_header_case(true)
         .max_buf_size(MAX_HEAD)
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|error| Failure::Unreachable(error.to_string()))?;
-    tokio::spawn(async move {
+    task::spawn(async move {
         if let Err(error) = connection.with_upgrades().await {
             tracing::debug!(%error, "a connection to a server outside broke off");
         }

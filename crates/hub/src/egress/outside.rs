@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use sandshell_sys::task;
 use sandshell_types::RefusalReason;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -161,7 +162,7 @@ impl Outside {
             let own = Arc::clone(turns).acquire_owned().await;
             let all = Arc::clone(&self.lookups).acquire_owned().await;
             let (resolver, name) = (Arc::clone(&self.resolver), name.to_owned());
-            let looking = tokio::spawn(async move {
+            let looking = task::spawn(async move {
                 let found = resolver.resolve(&name).await;
                 drop((own, all));
                 found

@@ -25,7 +25,7 @@ use super::head::Target;
 use super::host::Host;
 use super::outside::OpenError;
 use super::sandbox::Sandbox;
-use super::stream::{Duplex, Rewound};
+use super::stream::{Stream, rewound};
 use super::{socks, tunnel};
 
 /// Most bytes of the first line.
@@ -36,10 +36,10 @@ const FIRST_LINE: Duration = Duration::from_secs(10);
 const FIRST_BYTE: Duration = Duration::from_mins(1);
 
 /// Serves one connection to its end.
-pub(super) async fn run(mut client: impl Duplex, sandbox: Arc<Sandbox>) -> io::Result<()> {
+pub(super) async fn run(mut client: Stream, sandbox: Arc<Sandbox>) -> io::Result<()> {
     let mut read = BytesMut::with_capacity(MAX_LINE);
     let line = tokio::time::timeout(FIRST_LINE, first_line(&mut client, &mut read)).await??;
-    let client = Rewound::new(read.freeze(), client);
+    let client = rewound(read.freeze(), client);
     let mut words = line.split(' ');
     match (words.next(), words.next(), words.next(), words.next()) {
         (Some("proxy"), None, None, None) => proxy(client, sandbox).await,
@@ -61,7 +61,7 @@ fn bad_line() -> io::Error {
 }
 
 /// Takes the first line off `read`; what came after it stays.
-async fn first_line(client: &mut impl Duplex, read: &mut BytesMut) -> io::Result<String> {
+async fn first_line(client: &mut Stream, read: &mut BytesMut) -> io::Result<String> {
     loop {
         if let Some(end) = read.iter().position(|byte| *byte == b'\n') {
             let line = read.split_to(end + 1);
@@ -74,31 +74,26 @@ async fn first_line(client: &mut impl Duplex, read: &mut BytesMut) -> io::Result
     }
 }
 
-async fn proxy(mut client: impl Duplex, sandbox: Arc<Sandbox>) -> io::Result<()> {
+async fn proxy(mut client: Stream, sandbox: Arc<Sandbox>) -> io::Result<()> {
     let mut first = [0];
     if tokio::time::timeout(FIRST_BYTE, client.read(&mut first)).await?? == 0 {
         return Ok(());
     }
-    let client = Rewound::new(Bytes::copy_from_slice(&first), client);
+    let client = rewound(Bytes::copy_from_slice(&first), client);
     if first == [socks::VERSION] {
         return socks::run(client, sandbox).await;
     }
     match exchange::serve(client, Arc::clone(&sandbox), Scope::Any).await {
         Some(After::Tunnel(upgrade, target, server)) => {
             let client = TokioIo::new(upgrade.await.map_err(io::Error::other)?);
-            tunnel::run(client, target, server, sandbox).await
+            tunnel::run(Box::new(client), target, server, sandbox).await
         }
         Some(After::Joined(client, server)) => tunnel::websocket(client, server).await,
         None => Ok(()),
     }
 }
 
-async fn direct(
-    client: impl Duplex,
-    host: &str,
-    port: u16,
-    sandbox: Arc<Sandbox>,
-) -> io::Result<()> {
+async fn direct(client: Stream, host: &str, port: u16, sandbox: Arc<Sandbox>) -> io::Result<()> {
     let Ok(host) = Host::parse(host) else {
         sandbox.refuse(host.to_owned(), Some(port), RefusalReason::BadName, None);
         return Ok(());
@@ -123,7 +118,7 @@ async fn direct(
     }
 }
 
-async fn name(mut client: impl Duplex, host: &str, sandbox: &Sandbox) -> io::Result<()> {
+async fn name(mut client: Stream, host: &str, sandbox: &Sandbox) -> io::Result<()> {
     let ports = match Host::parse(host) {
         Ok(parsed) => sandbox.ports(&parsed).await,
         Err(_) => Vec::new(),
@@ -141,7 +136,7 @@ async fn name(mut client: impl Duplex, host: &str, sandbox: &Sandbox) -> io::Res
     client.shutdown().await
 }
 
-async fn events(client: impl Duplex, sandbox: &Sandbox) -> io::Result<()> {
+async fn events(client: Stream, sandbox: &Sandbox) -> io::Result<()> {
     let mut refusals = sandbox.refusals.listen();
     let (mut input, mut output) = tokio::io::split(client);
     let mut byte = [0];

@@ -11,7 +11,7 @@ use super::head::Target;
 use super::host::Host;
 use super::outside::OpenError;
 use super::sandbox::Sandbox;
-use super::stream::Duplex;
+use super::stream::Stream;
 use super::tunnel;
 
 /// First byte of everything a client sends.
@@ -28,7 +28,7 @@ const UNKNOWN_COMMAND: u8 = 7;
 const UNKNOWN_ADDRESS: u8 = 8;
 
 /// Serves one client; the first byte has not been taken.
-pub(super) async fn run(mut client: impl Duplex, sandbox: Arc<Sandbox>) -> io::Result<()> {
+pub(super) async fn run(mut client: Stream, sandbox: Arc<Sandbox>) -> io::Result<()> {
     let [_, count] = read(&mut client).await?;
     let mut methods = vec![0; usize::from(count)];
     client.read_exact(&mut methods).await?;
@@ -91,7 +91,7 @@ pub(super) async fn run(mut client: impl Duplex, sandbox: Arc<Sandbox>) -> io::R
     }
 }
 
-async fn read<const N: usize>(client: &mut impl Duplex) -> io::Result<[u8; N]> {
+async fn read<const N: usize>(client: &mut Stream) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     client.read_exact(&mut bytes).await?;
     Ok(bytes)
@@ -102,7 +102,7 @@ fn reply(code: u8) -> [u8; 10] {
     [VERSION, code, 0, 1, 0, 0, 0, 0, 0, 0]
 }
 
-async fn end(mut client: impl Duplex, code: u8) -> io::Result<()> {
+async fn end(mut client: Stream, code: u8) -> io::Result<()> {
     client.write_all(&reply(code)).await?;
     client.shutdown().await
 }

@@ -105,22 +105,23 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
 }
 
 /// Bytes both ways.
-pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Duplex for T {}
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// A stream, whatever carries it. Tunnels lie within tunnels, and what is spoken in them is compiled once.
+pub(super) type Stream = Box<dyn Duplex>;
 
 /// A stream whose first bytes were read already and are read again.
-pub(super) struct Rewound<S> {
+pub(super) fn rewound(head: Bytes, inner: Stream) -> Stream {
+    Box::new(Rewound { head, inner })
+}
+
+struct Rewound {
     head: Bytes,
-    inner: S,
+    inner: Stream,
 }
 
-impl<S> Rewound<S> {
-    pub(super) fn new(head: Bytes, inner: S) -> Self {
-        Self { head, inner }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
+impl AsyncRead for Rewound {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -136,7 +137,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
+impl AsyncWrite for Rewound {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -20,7 +20,7 @@ use super::host::Host;
 use super::policy::WEB_PORTS;
 use super::sandbox::Sandbox;
 use super::spoken::{self, Sni, Spoken};
-use super::stream::{Duplex, Rewound};
+use super::stream::{Stream, rewound};
 
 /// Bytes under way in each direction.
 const BUFFER: usize = 32 * 1024;
@@ -32,14 +32,14 @@ const ALERT: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 112];
 
 /// Serves a tunnel to its end.
 pub(super) async fn run(
-    mut client: impl Duplex,
+    mut client: Stream,
     target: Target,
     server: TcpStream,
     sandbox: Arc<Sandbox>,
 ) -> io::Result<()> {
     // Where every host may be asked for, it does not matter which of them is named.
     if sandbox.policy().is_open() {
-        return join(client, server).await;
+        return join(client, Box::new(server)).await;
     }
     let mut head = BytesMut::new();
     let spoken = spoken::listen(&mut client, &server, &mut head).await?;
@@ -59,12 +59,12 @@ pub(super) async fn run(
         }
         return client.shutdown().await;
     }
-    let client = Rewound::new(head.freeze(), client);
+    let client = rewound(head.freeze(), client);
     let secret = sandbox.policy().has_secret(&target.host, target.port);
     match spoken {
         Spoken::Http => http(client, target, server, sandbox).await,
         Spoken::Tls(_) if secret => terminated(client, target, server, sandbox).await,
-        _ => join(client, server).await,
+        _ => join(client, Box::new(server)).await,
     }
 }
 
@@ -80,7 +80,7 @@ fn check_name(sni: &Sni, host: &Host) -> Result<(), RefusalReason> {
 
 /// HTTP to one target, and what may come of it.
 async fn http(
-    client: impl Duplex,
+    client: Stream,
     target: Target,
     server: TcpStream,
     sandbox: Arc<Sandbox>,
@@ -94,7 +94,7 @@ async fn http(
 
 /// TLS that the proxy speaks itself on both sides, so that it can put the secrets in.
 async fn terminated(
-    client: impl Duplex,
+    client: Stream,
     mut target: Target,
     server: TcpStream,
     sandbox: Arc<Sandbox>,
@@ -107,7 +107,7 @@ async fn terminated(
     let acceptor = authority.acceptor(name).map_err(io::Error::other)?;
     let client = tokio::time::timeout(HANDSHAKE, acceptor.accept(client)).await??;
     target.tls = true;
-    http(client, target, server, sandbox).await
+    http(Box::new(client), target, server, sandbox).await
 }
 
 /// Joins the two sides of a WebSocket.
@@ -116,11 +116,12 @@ pub(super) async fn websocket(
     server: hyper::upgrade::OnUpgrade,
 ) -> io::Result<()> {
     let (client, server) = tokio::try_join!(client, server).map_err(io::Error::other)?;
-    join(TokioIo::new(client), TokioIo::new(server)).await
+    let (client, server) = (TokioIo::new(client), TokioIo::new(server));
+    join(Box::new(client), Box::new(server)).await
 }
 
 /// Passes bytes both ways; each side's end is passed on by itself.
-async fn join(mut client: impl Duplex, mut server: impl Duplex) -> io::Result<()> {
+async fn join(mut client: Stream, mut server: Stream) -> io::Result<()> {
     copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER)
         .await
         .map(drop)

@@ -21,6 +21,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use sandshell_agent::parts::{ApiError, Kept, KeptBody, is_ready};
+use sandshell_sys::task;
 use sandshell_types::ErrorCode;
 use tokio::net::UnixStream;
 use tokio::time::Instant;
@@ -123,7 +124,7 @@ impl Upstream {
             .await
             .map_err(|error| unreachable(&error))?;
         // Ends by itself when the agent closes or nobody holds the sender any more.
-        tokio::spawn(async move {
+        task::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, "a connection to an agent ended");
             }

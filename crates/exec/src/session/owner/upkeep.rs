@@ -13,6 +13,7 @@ use crate::executor::fresh_shell;
 use crate::session::command::CommandHandle;
 use crate::session::snapshot::Snapshot;
 use crate::shell_text::leaves_state_alone;
+use sandshell_sys::task;
 
 /// How long a copy waits for the state to be saved; after that the last one saved is taken. A user's
 /// trap can hold up the saving.
@@ -269,7 +270,7 @@ impl Owner {
         let late = command
             .late_log_or(|| session.log(&format!("{}.{}.late", session.id, command.id()), 0));
         let command = command.clone();
-        tokio::spawn(async move {
+        task::spawn(async move {
             while let Some(stream) = pump.ready_or_closed().await {
                 pump.transfer(stream, &late).await;
             }

@@ -18,6 +18,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustix::io::Errno;
+use sandshell_sys::task;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use tokio::sync::mpsc;
 
@@ -114,7 +115,7 @@ impl Storage {
         file.seek(io::SeekFrom::Start(range.start)).await?;
         let length = range.end - range.start;
         let (pieces, taken) = mpsc::channel(WAITING);
-        let reading = tokio::spawn(read_pieces(file.take(length), pieces));
+        let reading = task::spawn(read_pieces(file.take(length), pieces));
         let body = FileBody {
             pieces: taken,
             left: length,

@@ -1,0 +1,745 @@
+//! TypeScript without its types.
+//!
+//! Owns the edits that make JavaScript of a text: types become blanks, so that everything else stays on its line
+//! and in its column; enums, namespaces, parameter properties and `import … = …`, which are more than types, become
+//! what they stand for. Types are not checked.
+//!
+//! Where a statement is blanked, or the end of one, a semicolon takes its place: the lines before and after it must
+//! not be read as one.
+
+use std::collections::{HashMap, HashSet};
+
+use oxc_ast::ast::{
+    AccessorProperty, AccessorPropertyType, ArrowFunctionExpression, BindingPattern,
+    BlockStatement, Class, Declaration, Decorator, ExportAllDeclaration, ExportDeclaration,
+    ExportDefaultDeclaration, ExportDefaultDeclarationKind, ExportFromDeclaration,
+    ExportNamedDeclaration, ExportSpecifier, Expression, FormalParameter, Function, FunctionBody,
+    IdentifierReference, ImportDeclaration, ImportDeclarationSpecifier, ImportOrExportKind,
+    MethodDefinition, MethodDefinitionKind, MethodDefinitionType, Program, PropertyDefinition,
+    PropertyDefinitionType, Statement, TSAsExpression, TSClassImplements, TSEnumDeclaration,
+    TSEnumMemberName, TSExportAssignment, TSExternalModuleDeclaration, TSGlobalDeclaration,
+    TSImportEqualsDeclaration, TSIndexSignature, TSInterfaceDeclaration, TSNamespaceDeclaration,
+    TSNamespaceDeclarationBody, TSNamespaceExportDeclaration, TSNonNullExpression,
+    TSSatisfiesExpression, TSThisParameter, TSTypeAliasDeclaration, TSTypeAnnotation,
+    TSTypeAssertion, TSTypeParameterDeclaration, TSTypeParameterInstantiation, VariableDeclaration,
+    VariableDeclarationKind, VariableDeclarator,
+};
+use oxc_ast_visit::{Visit, walk};
+use oxc_span::{GetSpan as _, Span};
+use oxc_syntax::scope::ScopeFlags;
+
+use super::Edits;
+
+/// Words that say nothing in JavaScript.
+const MODIFIERS: [&str; 5] = ["public", "private", "protected", "readonly", "override"];
+
+/// What cannot be made JavaScript, and where.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) message: &'static str,
+    pub(super) at: u32,
+}
+
+/// The same program in JavaScript.
+pub(super) fn erase(code: &str, program: &Program<'_>) -> Result<String, Refused> {
+    let mut eraser = Eraser {
+        code,
+        bare: without_comments(code, program),
+        edits: Edits::default(),
+        ends: HashSet::new(),
+        namespaces: Vec::new(),
+        enums: Vec::new(),
+        blocks: Vec::new(),
+        derived: Vec::new(),
+        refused: None,
+    };
+    eraser.visit_program(program);
+    match eraser.refused {
+        Some(refused) => Err(refused),
+        None => Ok(eraser.edits.apply(code)),
+    }
+}
+
+struct Eraser<'c> {
+    code: &'c str,
+    /// The same with blanks for comments, to look for words and signs.
+    bare: String,
+    edits: Edits,
+    /// Where statements and fields end.
+    ends: HashSet<u32>,
+    /// What the namespaces around are called within.
+    namespaces: Vec<String>,
+    /// The enums around, and their members so far.
+    enums: Vec<(String, HashSet<String>)>,
+    /// The blocks around, with what enums and namespaces add to: functions, classes, and others of their name.
+    blocks: Vec<HashMap<String, HashSet<String>>>,
+    /// Of the classes around, whether they have a base.
+    derived: Vec<bool>,
+    refused: Option<Refused>,
+}
+
+impl Eraser<'_> {
+    fn text(&self, start: u32, end: u32) -> &str {
+        self.code
+            .get(start as usize..end as usize)
+            .unwrap_or_default()
+    }
+
+    fn bare(&self, start: u32, end: u32) -> &str {
+        self.bare
+            .get(start as usize..end as usize)
+            .unwrap_or_default()
+    }
+
+    fn blanks(&self, start: u32, end: u32) -> String {
+        let blank = |c| if c == '\n' { '\n' } else { ' ' };
+        self.text(start, end).chars().map(blank).collect()
+    }
+
+    fn blank(&mut self, start: u32, end: u32) {
+        if start < end {
+            let blanks = self.blanks(start, end);
+            self.edits.replace(start, end, blanks);
+        }
+    }
+
+    /// Blanks what must not break a line; says how many it had.
+    fn blank_on_one_line(&mut self, start: u32, end: u32) -> usize {
+        let blanks = self.blanks(start, end);
+        let lines = blanks.matches('\n').count();
+        self.edits.replace(start, end, blanks.replace('\n', " "));
+        lines
+    }
+
+    fn replace(&mut self, start: u32, end: u32, by: &str) {
+        self.edits.replace_lines(self.code, start, end, by);
+    }
+
+    /// Blanks a whole statement, or a member of a class.
+    fn drop_whole(&mut self, span: Span) {
+        let blanks = begun(";", &self.blanks(span.start, span.end));
+        self.edits.replace(span.start, span.end, blanks);
+    }
+
+    /// Blanks the end of an expression.
+    fn drop_tail(&mut self, start: u32, end: u32) {
+        let mut blanks = self.blanks(start, end);
+        if self.ends.contains(&end) {
+            blanks = begun(";", &blanks);
+        }
+        self.edits.replace(start, end, blanks);
+    }
+
+    /// Blanks the last of this sign, such as the `?` of an optional name.
+    fn drop_sign(&mut self, sign: char, start: u32, end: u32) {
+        if let Some(at) = self.bare(start, end).rfind(sign) {
+            let at = start + at as u32;
+            self.blank(at, at + 1);
+        }
+    }
+
+    /// Blanks words before a name.
+    fn drop_words(&mut self, words: &[&str], start: u32, end: u32) {
+        let ends = |c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '$';
+        let mut found = Vec::new();
+        let mut at = 0;
+        for piece in self.bare(start, end).split_inclusive(ends) {
+            let word = piece.trim_end_matches(ends);
+            if words.contains(&word) {
+                found.push((at, at + word.len()));
+            }
+            at += piece.len();
+        }
+        for (from, to) in found {
+            self.blank(start + from as u32, start + to as u32);
+        }
+    }
+
+    /// Blanks what a member of a class says before its name. That might be taken for a part of the field before
+    /// it then.
+    fn drop_modifiers(&mut self, span: Span, decorators: &[Decorator<'_>], name: u32) {
+        let start = decorators.last().map_or(span.start, |last| last.span.end);
+        let before = self.edits.len();
+        self.drop_words(&MODIFIERS, start, name);
+        if self.edits.len() > before && decorators.is_empty() {
+            self.edits.insert(start, ";");
+        }
+    }
+
+    fn refuse(&mut self, message: &'static str, at: u32) {
+        self.refused.get_or_insert(Refused { message, at });
+    }
+
+    /// Has a namespace have what it exports.
+    fn export_to_namespace(&mut self, name: &str, at: u32) {
+        if let Some(namespace) = self.namespaces.last() {
+            self.edits
+                .insert(at, &format!(";{namespace}.{name} = {name};"));
+        }
+    }
+
+    /// Assigns what a constructor's parameters declare.
+    fn assign_parameters(&mut self, method: &MethodDefinition<'_>) {
+        let declares = |one: &&FormalParameter<'_>| {
+            one.accessibility.is_some() || one.readonly || one.r#override
+        };
+        let mut text = String::new();
+        for parameter in method.value.params.items.iter().filter(declares) {
+            if let BindingPattern::BindingIdentifier(name) = &parameter.pattern {
+                text.push_str(&format!(" this.{0} = {0};", name.name));
+            }
+        }
+        let Some(body) = method.value.body.as_ref().filter(|_| !text.is_empty()) else {
+            return;
+        };
+        let derived = self.derived.last().copied().unwrap_or_default();
+        let calls_base = |statement: &&Statement<'_>| {
+            matches!(statement, Statement::ExpressionStatement(one)
+                if matches!(&one.expression, Expression::CallExpression(call)
+                    if matches!(call.callee, Expression::Super(_))))
+        };
+        let at = if derived {
+            let base = body.statements.iter().find(calls_base);
+            let Some(base) = base else {
+                return self.refuse(
+                    "a constructor that declares fields calls super() in a statement of its own",
+                    body.span.start,
+                );
+            };
+            base.span().end
+        } else {
+            let directive = body.directives.last();
+            directive.map_or(body.span.start + 1, |last| last.span.end)
+        };
+        self.edits.insert(at, &format!(";{text}"));
+    }
+
+    /// Begins an enum or a namespace: what it adds to. Where that is not there yet, it is made.
+    fn begin(&mut self, name: &str, exported: bool) -> String {
+        let around = self.namespaces.last().filter(|_| exported);
+        let made = match around {
+            Some(around) => format!("let {name} = {around}.{name} || ({around}.{name} = {{}}); "),
+            None => format!("let {name} = {{}}; "),
+        };
+        let Some(block) = self.blocks.last_mut() else {
+            return made;
+        };
+        if block.contains_key(name) {
+            // What comes next begins with a brace.
+            return ";".to_owned();
+        }
+        block.insert(name.to_owned(), HashSet::new());
+        made
+    }
+
+    fn namespace(&mut self, it: &TSNamespaceDeclaration<'_>, exported: bool) {
+        let name = it.id.name.as_str();
+        let made = self.begin(name, exported);
+        // It may have something of its own name.
+        let within = format!("{name}$1");
+        let head = format!("{made}(({within}) => {{");
+        let tail = format!("}})({name});");
+        self.namespaces.push(within);
+        match &it.body {
+            TSNamespaceDeclarationBody::TSNamespaceDeclaration(inner) => {
+                self.replace(it.span.start, inner.span.start, &head);
+                self.in_block(&[], |this| this.namespace(inner, true));
+                self.edits.insert(it.span.end, &tail);
+            }
+            TSNamespaceDeclarationBody::TSModuleBlock(block) => {
+                self.replace(it.span.start, block.span.start + 1, &head);
+                self.in_block(&block.body, |this| walk::walk_ts_module_block(this, block));
+                self.replace(block.span.end - 1, block.span.end, &tail);
+            }
+        }
+        self.namespaces.pop();
+    }
+
+    /// Goes through a block.
+    fn in_block(&mut self, statements: &[Statement<'_>], walk: impl FnOnce(&mut Self)) {
+        self.blocks.push(HashMap::new());
+        self.note_declared(statements);
+        walk(self);
+        self.blocks.pop();
+    }
+
+    /// Notes the functions and classes of a block, which an enum or a namespace may add to.
+    fn note_declared(&mut self, statements: &[Statement<'_>]) {
+        let Some(block) = self.blocks.last_mut() else {
+            return;
+        };
+        for statement in statements {
+            let declaration = match statement {
+                Statement::ExportDeclaration(one) => Some(&one.declaration),
+                other => other.as_declaration(),
+            };
+            let id = match (declaration, statement) {
+                (Some(Declaration::FunctionDeclaration(one)), _) if one.body.is_some() => {
+                    one.id.as_ref()
+                }
+                (Some(Declaration::ClassDeclaration(one)), _) if !one.declare => one.id.as_ref(),
+                (_, Statement::ExportDefaultDeclaration(one)) => match &one.declaration {
+                    ExportDefaultDeclarationKind::FunctionDeclaration(one) => one.id.as_ref(),
+                    ExportDefaultDeclarationKind::ClassDeclaration(one) => one.id.as_ref(),
+                    _ => None,
+                },
+                _ => None,
+            };
+            if let Some(id) = id {
+                block.insert(id.name.to_string(), HashSet::new());
+            }
+        }
+    }
+
+    /// Whether an enum or a namespace adds to what is there.
+    fn adds(&self, declaration: &Declaration<'_>) -> bool {
+        let name = match declaration {
+            Declaration::TSEnumDeclaration(one) => one.id.name.as_str(),
+            Declaration::TSNamespaceDeclaration(one) => one.id.name.as_str(),
+            _ => return false,
+        };
+        self.blocks
+            .last()
+            .is_some_and(|block| block.contains_key(name))
+    }
+
+    fn enumerate(&mut self, it: &TSEnumDeclaration<'_>, exported: bool) {
+        let name = it.id.name.as_str();
+        let made = self.begin(name, exported);
+        let block = self.blocks.last();
+        let known = block.and_then(|block| block.get(name)).cloned();
+        self.replace(
+            it.span.start,
+            it.body.span.start + 1,
+            &format!("{made}(() => {{["),
+        );
+        self.enums
+            .push((name.to_owned(), known.unwrap_or_default()));
+        let mut before: Option<String> = None;
+        for member in &it.body.members {
+            let (key, bare) = match &member.id {
+                TSEnumMemberName::Identifier(id) => {
+                    (format!("\"{}\"", id.name), Some(id.name.to_string()))
+                }
+                TSEnumMemberName::String(text) | TSEnumMemberName::ComputedString(text) => (
+                    text.span.source_text(self.code).to_owned(),
+                    Some(text.value.to_string()),
+                ),
+                TSEnumMemberName::ComputedTemplateString(text) => {
+                    (text.span.source_text(self.code).to_owned(), None)
+                }
+            };
+            let place = format!("{name}[{key}]");
+            if let Some(value) = &member.initializer {
+                // Numbers lead back to their names, texts do not.
+                let (open, close) = match value {
+                    Expression::StringLiteral(_) | Expression::TemplateLiteral(_) => {
+                        (format!("{place} = "), String::new())
+                    }
+                    Expression::NumericLiteral(_) => {
+                        (format!("{name}[{place} = "), format!("] = {key}"))
+                    }
+                    _ => (
+                        format!("typeof ({place} = "),
+                        format!(") === \"string\" || ({name}[{place}] = {key})"),
+                    ),
+                };
+                self.replace(member.span.start, value.span().start, &open);
+                self.visit_expression(value);
+                self.edits.insert(value.span().end, &close);
+            } else {
+                let value = before.map_or_else(|| "0".to_owned(), |before| format!("{before} + 1"));
+                let text = format!("{name}[{place} = {value}] = {key}");
+                self.replace(member.span.start, member.span.end, &text);
+            }
+            if let (Some((_, members)), Some(bare)) = (self.enums.last_mut(), bare) {
+                members.insert(bare);
+            }
+            before = Some(place);
+        }
+        if let (Some((_, members)), Some(block)) = (self.enums.pop(), self.blocks.last_mut()) {
+            block.insert(name.to_owned(), members);
+        }
+        self.replace(it.body.span.end - 1, it.body.span.end, "]})();");
+    }
+
+    /// Keeps those that are not types.
+    fn drop_specifiers(&mut self, specifiers: &[(Span, bool)], end: u32) {
+        let ends = specifiers.iter().skip(1).map(|(span, _)| span.start);
+        for ((span, is_type), next) in specifiers.iter().zip(ends.chain([end])) {
+            if *is_type {
+                let rest = self.bare(span.start, next);
+                let end = rest.find('}').map_or(next, |at| span.start + at as u32);
+                self.blank(span.start, end);
+            }
+        }
+    }
+
+    fn drop_types(
+        &mut self,
+        span: Span,
+        kind: ImportOrExportKind,
+        specifiers: &[ExportSpecifier<'_>],
+    ) {
+        if kind.is_type() {
+            return self.drop_whole(span);
+        }
+        let specifiers = specifiers.iter();
+        let specifiers = specifiers.map(|one| (one.span, one.export_kind.is_type()));
+        self.drop_specifiers(&specifiers.collect::<Vec<_>>(), span.end);
+    }
+
+    fn export_variables(&mut self, it: &VariableDeclaration<'_>) {
+        for one in &it.declarations {
+            match &one.id {
+                BindingPattern::BindingIdentifier(id)
+                    if it.kind == VariableDeclarationKind::Const =>
+                {
+                    let name = id.name.to_string();
+                    self.export_to_namespace(&name, it.span.end);
+                }
+                _ => self.refuse(
+                    "what a namespace exports is declared with const and one name",
+                    one.span.start,
+                ),
+            }
+        }
+    }
+}
+
+fn without_comments(code: &str, program: &Program<'_>) -> String {
+    let mut bytes = code.as_bytes().to_vec();
+    for comment in &program.comments {
+        let span = comment.span.start as usize..comment.span.end as usize;
+        for byte in bytes.get_mut(span).unwrap_or_default() {
+            *byte = b' ';
+        }
+    }
+    // Never anything else: a comment begins and ends where a character does.
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+/// Blanks with a sign in the first place, where no line ends.
+fn begun(sign: &str, blanks: &str) -> String {
+    format!("{sign}{}", blanks.get(1..).unwrap_or_default())
+}
+
+/// Whether there is something of it when a program runs.
+fn exists(statement: &Statement<'_>) -> bool {
+    match statement {
+        Statement::TSNamespaceExportDeclaration(_) => false,
+        Statement::ExportDeclaration(one) => declaration_exists(&one.declaration),
+        other => other.as_declaration().is_none_or(declaration_exists),
+    }
+}
+
+fn declaration_exists(declaration: &Declaration<'_>) -> bool {
+    match declaration {
+        Declaration::TSInterfaceDeclaration(_)
+        | Declaration::TSTypeAliasDeclaration(_)
+        | Declaration::TSGlobalDeclaration(_)
+        | Declaration::TSExternalModuleDeclaration(_) => false,
+        Declaration::TSNamespaceDeclaration(one) => namespace_exists(one),
+        Declaration::VariableDeclaration(one) => !one.declare,
+        Declaration::FunctionDeclaration(one) => !one.declare && one.body.is_some(),
+        Declaration::ClassDeclaration(one) => !one.declare,
+        Declaration::TSEnumDeclaration(one) => !one.declare,
+        Declaration::TSImportEqualsDeclaration(one) => !one.import_kind.is_type(),
+    }
+}
+
+fn namespace_exists(namespace: &TSNamespaceDeclaration<'_>) -> bool {
+    !namespace.declare
+        && match &namespace.body {
+            TSNamespaceDeclarationBody::TSNamespaceDeclaration(inner) => namespace_exists(inner),
+            TSNamespaceDeclarationBody::TSModuleBlock(block) => block.body.iter().any(exists),
+        }
+}
+
+impl<'a> Visit<'a> for Eraser<'_> {
+    fn visit_statement(&mut self, it: &Statement<'a>) {
+        self.ends.insert(it.span().end);
+        if exists(it) {
+            walk::walk_statement(self, it);
+        } else {
+            self.drop_whole(it.span());
+        }
+    }
+
+    fn visit_ts_type_annotation(&mut self, it: &TSTypeAnnotation<'a>) {
+        self.blank(it.span.start, it.span.end);
+    }
+
+    fn visit_ts_type_parameter_declaration(&mut self, it: &TSTypeParameterDeclaration<'a>) {
+        self.blank(it.span.start, it.span.end);
+    }
+
+    fn visit_ts_type_parameter_instantiation(&mut self, it: &TSTypeParameterInstantiation<'a>) {
+        self.blank(it.span.start, it.span.end);
+    }
+
+    fn visit_ts_this_parameter(&mut self, _: &TSThisParameter<'a>) {}
+
+    fn visit_ts_class_implements(&mut self, _: &TSClassImplements<'a>) {}
+
+    fn visit_ts_as_expression(&mut self, it: &TSAsExpression<'a>) {
+        self.visit_expression(&it.expression);
+        self.drop_tail(it.expression.span().end, it.span.end);
+    }
+
+    fn visit_ts_satisfies_expression(&mut self, it: &TSSatisfiesExpression<'a>) {
+        self.visit_expression(&it.expression);
+        self.drop_tail(it.expression.span().end, it.span.end);
+    }
+
+    fn visit_ts_type_assertion(&mut self, it: &TSTypeAssertion<'a>) {
+        // What comes after it might be taken for something else without it.
+        let (start, end) = (it.span.start, it.expression.span().start);
+        let blanks = begun("(", &self.blanks(start, end));
+        self.edits.replace(start, end, blanks);
+        self.visit_expression(&it.expression);
+        self.edits.insert(it.span.end, ")");
+    }
+
+    fn visit_ts_non_null_expression(&mut self, it: &TSNonNullExpression<'a>) {
+        self.visit_expression(&it.expression);
+        self.blank(it.span.end - 1, it.span.end);
+    }
+
+    fn visit_formal_parameter(&mut self, it: &FormalParameter<'a>) {
+        if let Some(decorator) = it.decorators.first() {
+            self.refuse("parameters have no decorators", decorator.span.start);
+        }
+        self.drop_words(&MODIFIERS, it.span.start, it.pattern.span().start);
+        if it.optional {
+            let end = it.type_annotation.as_ref().map(|one| one.span.start);
+            self.drop_sign('?', it.pattern.span().end, end.unwrap_or(it.span.end));
+        }
+        walk::walk_formal_parameter(self, it);
+    }
+
+    fn visit_variable_declarator(&mut self, it: &VariableDeclarator<'a>) {
+        if let Some(annotation) = it.type_annotation.as_ref().filter(|_| it.definite) {
+            self.drop_sign('!', it.id.span().end, annotation.span.start);
+        }
+        walk::walk_variable_declarator(self, it);
+    }
+
+    fn visit_function(&mut self, it: &Function<'a>, flags: ScopeFlags) {
+        if let Some(this) = &it.this_param {
+            let params = &it.params;
+            let rest = params.rest.as_ref().map(|rest| rest.span.start);
+            let first = params.items.first().map(|first| first.span.start);
+            self.blank(
+                this.span.start,
+                first.or(rest).unwrap_or(params.span.end - 1),
+            );
+        }
+        walk::walk_function(self, it, flags);
+    }
+
+    fn visit_arrow_function_expression(&mut self, it: &ArrowFunctionExpression<'a>) {
+        // No line may end before the parameters, nor before the arrow. Those that did end after it.
+        let mut lines = 0;
+        if let Some(parameters) = &it.type_parameters {
+            lines += self.blank_on_one_line(parameters.span.start, it.params.span.start);
+        }
+        self.visit_formal_parameters(&it.params);
+        let mut head = it.params.span.end;
+        if let Some(annotation) = &it.return_type {
+            lines += self.blank_on_one_line(head, annotation.span.end);
+            head = annotation.span.end;
+        }
+        if let Some(arrow) = self.bare(head, it.body.span().start).find("=>")
+            && lines > 0
+        {
+            let after = head + arrow as u32 + 2;
+            self.edits.insert(after, &"\n".repeat(lines));
+        }
+        self.visit_arrow_function_body(&it.body);
+    }
+
+    fn visit_class(&mut self, it: &Class<'a>) {
+        let body = it.body.span.start;
+        if it.r#abstract {
+            let name = it.id.as_ref().map_or(body, |id| id.span.start);
+            self.drop_words(&["abstract"], it.span.start, name);
+        }
+        if let Some(first) = it.implements.first() {
+            let before = self.bare(it.span.start, first.span.start);
+            if let Some(at) = before.rfind("implements") {
+                self.blank(it.span.start + at as u32, body);
+            }
+        }
+        self.derived.push(it.heritage.is_some());
+        walk::walk_class(self, it);
+        self.derived.pop();
+    }
+
+    fn visit_method_definition(&mut self, it: &MethodDefinition<'a>) {
+        let is_abstract = it.r#type == MethodDefinitionType::TSAbstractMethodDefinition;
+        if is_abstract || it.value.body.is_none() {
+            return self.drop_whole(it.span);
+        }
+        self.drop_modifiers(it.span, &it.decorators, it.key.span().start);
+        if it.optional {
+            self.drop_sign('?', it.key.span().end, it.value.span.start);
+        }
+        if it.kind == MethodDefinitionKind::Constructor {
+            self.assign_parameters(it);
+        }
+        walk::walk_method_definition(self, it);
+    }
+
+    fn visit_property_definition(&mut self, it: &PropertyDefinition<'a>) {
+        if it.declare || it.r#type == PropertyDefinitionType::TSAbstractPropertyDefinition {
+            return self.drop_whole(it.span);
+        }
+        self.ends.insert(it.span.end);
+        self.drop_modifiers(it.span, &it.decorators, it.key.span().start);
+        let key = it.key.span().end;
+        let typed = it.type_annotation.as_ref().map(|one| one.span.start);
+        let next = typed.or(it.value.as_ref().map(|value| value.span().start));
+        if it.optional {
+            self.drop_sign('?', key, next.unwrap_or(it.span.end));
+        }
+        if it.definite {
+            self.drop_sign('!', key, next.unwrap_or(it.span.end));
+        }
+        self.visit_decorators(&it.decorators);
+        self.visit_property_key(&it.key);
+        match (&it.type_annotation, &it.value) {
+            // A field called `get` would make a getter of what comes next.
+            (Some(annotation), None) => self.drop_whole(annotation.span),
+            (Some(annotation), Some(_)) => self.visit_ts_type_annotation(annotation),
+            (None, _) => {}
+        }
+        if let Some(value) = &it.value {
+            self.visit_expression(value);
+        }
+    }
+
+    fn visit_accessor_property(&mut self, it: &AccessorProperty<'a>) {
+        if it.r#type == AccessorPropertyType::TSAbstractAccessorProperty {
+            return self.drop_whole(it.span);
+        }
+        self.ends.insert(it.span.end);
+        self.drop_modifiers(it.span, &it.decorators, it.key.span().start);
+        if let Some(annotation) = it.type_annotation.as_ref().filter(|_| it.definite) {
+            self.drop_sign('!', it.key.span().end, annotation.span.start);
+        }
+        walk::walk_accessor_property(self, it);
+    }
+
+    fn visit_ts_index_signature(&mut self, it: &TSIndexSignature<'a>) {
+        self.drop_whole(it.span);
+    }
+
+    fn visit_ts_namespace_declaration(&mut self, it: &TSNamespaceDeclaration<'a>) {
+        self.namespace(it, false);
+    }
+
+    fn visit_ts_enum_declaration(&mut self, it: &TSEnumDeclaration<'a>) {
+        self.enumerate(it, false);
+    }
+
+    fn visit_program(&mut self, it: &Program<'a>) {
+        self.in_block(&it.body, |this| walk::walk_program(this, it));
+    }
+
+    fn visit_function_body(&mut self, it: &FunctionBody<'a>) {
+        self.in_block(&it.statements, |this| walk::walk_function_body(this, it));
+    }
+
+    fn visit_block_statement(&mut self, it: &BlockStatement<'a>) {
+        self.in_block(&it.body, |this| walk::walk_block_statement(this, it));
+    }
+
+    fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
+        let holds = |(_, members): &&(String, HashSet<String>)| members.contains(it.name.as_str());
+        if let Some((name, _)) = self.enums.last().filter(holds) {
+            let of = format!("{name}.");
+            self.edits.insert(it.span.start, &of);
+        }
+    }
+
+    fn visit_import_declaration(&mut self, it: &ImportDeclaration<'a>) {
+        if it.import_kind.is_type() {
+            return self.drop_whole(it.span);
+        }
+        let specifiers = it.specifiers.iter().flatten().map(|one| match one {
+            ImportDeclarationSpecifier::ImportSpecifier(one) => {
+                (one.span, one.import_kind.is_type())
+            }
+            other => (other.span(), false),
+        });
+        self.drop_specifiers(&specifiers.collect::<Vec<_>>(), it.source.span.start);
+    }
+
+    fn visit_export_declaration(&mut self, it: &ExportDeclaration<'a>) {
+        let inside = !self.namespaces.is_empty();
+        if inside || self.adds(&it.declaration) {
+            self.blank(it.span.start, it.declaration.span().start);
+        }
+        match &it.declaration {
+            Declaration::TSNamespaceDeclaration(one) => return self.namespace(one, true),
+            Declaration::TSEnumDeclaration(one) => return self.enumerate(one, true),
+            _ => walk::walk_export_declaration(self, it),
+        }
+        if !inside {
+            return;
+        }
+        if let Declaration::VariableDeclaration(one) = &it.declaration {
+            self.export_variables(one);
+        } else if let Some(id) = it.declaration.id() {
+            let name = id.name.to_string();
+            self.export_to_namespace(&name, it.span.end);
+        }
+    }
+
+    fn visit_export_default_declaration(&mut self, it: &ExportDefaultDeclaration<'a>) {
+        match &it.declaration {
+            ExportDefaultDeclarationKind::TSInterfaceDeclaration(_) => self.drop_whole(it.span),
+            ExportDefaultDeclarationKind::FunctionDeclaration(one) if one.body.is_none() => {
+                self.drop_whole(it.span);
+            }
+            _ => walk::walk_export_default_declaration(self, it),
+        }
+    }
+
+    fn visit_export_named_declaration(&mut self, it: &ExportNamedDeclaration<'a>) {
+        self.drop_types(it.span, it.export_kind, &it.specifiers);
+    }
+
+    fn visit_export_from_declaration(&mut self, it: &ExportFromDeclaration<'a>) {
+        self.drop_types(it.span, it.export_kind, &it.specifiers);
+    }
+
+    fn visit_export_all_declaration(&mut self, it: &ExportAllDeclaration<'a>) {
+        self.drop_types(it.span, it.export_kind, &[]);
+    }
+
+    fn visit_ts_import_equals_declaration(&mut self, it: &TSImportEqualsDeclaration<'a>) {
+        self.replace(it.span.start, it.id.span.start, "const ");
+    }
+
+    fn visit_ts_export_assignment(&mut self, it: &TSExportAssignment<'a>) {
+        let start = it.expression.span().start;
+        self.replace(it.span.start, start, "module.exports = ");
+        self.visit_expression(&it.expression);
+    }
+
+    // Dropped whole, as statements.
+    fn visit_ts_interface_declaration(&mut self, _: &TSInterfaceDeclaration<'a>) {}
+
+    fn visit_ts_type_alias_declaration(&mut self, _: &TSTypeAliasDeclaration<'a>) {}
+
+    fn visit_ts_global_declaration(&mut self, _: &TSGlobalDeclaration<'a>) {}
+
+    fn visit_ts_external_module_declaration(&mut self, _: &TSExternalModuleDeclaration<'a>) {}
+
+    fn visit_ts_namespace_export_declaration(&mut self, _: &TSNamespaceExportDeclaration<'a>) {}
+}
+
+#[cfg(test)]
+mod tests;
