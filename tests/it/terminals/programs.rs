@@ -115,17 +115,21 @@ async fn tmux_shows_what_it_shows_in_tmux() {
         fixed.map(str::to_owned)
     };
     let (ours, theirs) = (argv(one.as_str()), argv(two.as_str()));
+    // What is typed into a shell before its prompt is there would be echoed twice. The prompt of a new window has
+    // more empty rows below it than that of a pane.
+    let at_right = format!("\u{2502}30\n{:40}\u{2502}ready>", "");
+    let new_window = format!("ready>{}", "\n".repeat(20));
     let steps: &[Step<'_>] = &[
         ("", "ready>"),
-        ("echo one-$((40+2))\r", "one-42"),
-        ("\x02\"", "\u{2500}\u{2500}"),
-        ("echo lower-$((50+5))\r", "lower-55"),
-        ("\x02%", "\u{2502}"),
-        ("seq 1 30\r", "30"),
+        ("echo one-$((40+2))\r", "one-42\nready>"),
+        ("\x02\"", "\u{2500}\nready>"),
+        ("echo lower-$((50+5))\r", "lower-55\nready>"),
+        ("\x02%", "\u{2502}ready>"),
+        ("seq 1 30\r", &at_right),
         ("\x02[\x1b[5~", "["),
         ("q\x02o", "inner"),
-        ("\x02c", "1:"),
-        ("printf '\\033[31mred\\033[0m\\n'\r", "red"),
+        ("\x02c", &new_window),
+        ("printf '\\033[31mred\\033[0m\\n'\r", "\nred\nready>"),
         ("\x02p\x02z", "*Z"),
     ];
     let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
