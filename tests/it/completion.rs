@@ -33,18 +33,15 @@ async fn late_output_of_an_exec_is_in_its_log_and_not_in_its_result() {
     let agent = Agent::start();
     let client = agent.client();
     let dir = agent.work_dir().display().to_string();
-    exec(&client, &format!("mkfifo {dir}/gate")).await;
-    let result = exec(
-        &client,
-        &format!("(read x <{dir}/gate; echo late) & echo now"),
-    )
-    .await;
+    exec(&client, &format!("mkfifo {dir}/gate {dir}/over")).await;
+    // The child says that it has written what it will.
+    let child = format!("read x <{dir}/gate; echo late; exec >&- 2>&-; echo x >{dir}/over");
+    let result = exec(&client, &format!("({child}) & echo now")).await;
     assert_eq!((result.stdout.as_str(), result.left_running), ("now\n", 1));
     std::fs::write(agent.work_dir().join("gate"), "x\n").unwrap();
-    let ended = exec(&client, "true").await;
-    assert_eq!(ended.stdout, "");
-    // Followed, the log ends with the last of those that can write to it.
-    let query = OutputQuery::follow(StreamName::Stdout);
+    let over = exec(&client, &format!("cat {dir}/over")).await;
+    assert_eq!(over.stdout, "x\n");
+    let query = OutputQuery::all(StreamName::Stdout);
     let body = client.process_output(&result.id, query).await.unwrap();
     assert_eq!(*in_time(body.read_to_end()).await.unwrap(), *b"now\nlate\n");
     // A kill answers when all of it is gone, so there is nothing for the next one.

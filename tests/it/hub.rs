@@ -14,6 +14,8 @@ mod routing;
 mod service;
 mod tokens;
 
+use std::time::Instant;
+
 use http::{HeaderMap, Method};
 use sandshell_client::Client;
 use sandshell_client::types::{
@@ -21,7 +23,7 @@ use sandshell_client::types::{
 };
 use serde_json::Value;
 
-use crate::calls::in_time;
+use crate::calls::{DEADLINE, in_time};
 
 /// A spec that can be had on any machine.
 pub(crate) fn spec_of(id: &str) -> SandboxSpec {
@@ -85,14 +87,16 @@ pub(crate) fn agent_of(place: &std::path::Path) -> i32 {
 /// Waits until a sandbox is in a state. There is no event to wait for at a hub, so it is asked again
 /// and again, without a pause.
 pub(crate) async fn until(client: &Client, id: &str, state: SandboxState) -> SandboxRecord {
-    let reached = async {
-        loop {
-            let record = client.get_sandbox(&id_of(id)).await.unwrap();
-            if record.state == state {
-                return record;
-            }
-            tokio::task::yield_now().await;
+    let began = Instant::now();
+    loop {
+        let record = in_time(client.get_sandbox(&id_of(id))).await.unwrap();
+        if record.state == state {
+            return record;
         }
-    };
-    in_time(reached).await
+        assert!(
+            began.elapsed() < DEADLINE,
+            "it is not {state:?} but {record:?}"
+        );
+        tokio::task::yield_now().await;
+    }
 }

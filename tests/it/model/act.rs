@@ -4,6 +4,7 @@
 //! calls that a person can make.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use sandshell_client::types::{
     CommandState, ErrorCode, ExecRequest, ProcessRequest, ProcessState, SessionExecRequest,
@@ -61,7 +62,7 @@ pub(super) struct SessionFacts {
     pub(super) waiting: u32,
     pub(super) restores: u32,
     /// Processes, when nothing runs in the foreground.
-    pub(super) processes: Option<u32>,
+    pub(super) processes: Option<RangeInclusive<u32>>,
 }
 
 /// What a process's record says.
@@ -77,7 +78,7 @@ pub(super) struct ProcessFacts {
 #[derive(Debug, Clone)]
 pub(super) struct Killed {
     pub(super) methods: &'static [&'static str],
-    pub(super) count: std::ops::RangeInclusive<u32>,
+    pub(super) count: RangeInclusive<u32>,
 }
 
 /// An entry of a session's history.
@@ -208,7 +209,7 @@ pub(super) enum Act {
         id: String,
         signal: &'static str,
         scope: SignalScope,
-        expect: Answer<std::ops::RangeInclusive<u32>>,
+        expect: Answer<RangeInclusive<u32>>,
     },
     Kill {
         id: String,

@@ -177,11 +177,14 @@ async fn a_hundred_interrupts_in_a_row_leave_the_state_alone() {
             "g() { h; }; h() { while :; do :; done; }; g",
         ] {
             let running = kept.shell.go(command).await;
-            in_time(kept.shell.client.interrupt_session(&kept.shell.id))
+            let reply = in_time(kept.shell.client.interrupt_session(&kept.shell.id))
                 .await
                 .unwrap();
             let result = kept.shell.result(&running).await;
-            assert_eq!(result.exit_code, 130, "{command} in round {round}");
+            assert_eq!(
+                result.exit_code, 130,
+                "{command} in round {round}: {reply:?}"
+            );
             assert_eq!(
                 kept.shell.out("echo $v").await,
                 "kept\n",

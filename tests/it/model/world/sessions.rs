@@ -13,6 +13,7 @@
 //! While a command runs, the state is still the one from before it: that is what a fork gets.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -40,6 +41,8 @@ pub(super) struct Session {
     restores: u32,
     /// Children left behind, as long as their number is certain.
     children: Option<u32>,
+    /// Children that were let go and may not have got to their end yet.
+    ending: u32,
     /// Commands that left a writer behind, and its gate.
     writers: Vec<(String, String)>,
     /// Whether a command has ended whose state may not be saved yet.
@@ -87,11 +90,14 @@ impl Session {
             foreground: self.running.as_ref().map(Command::id),
             waiting: self.waiting.len() as u32,
             restores: self.restores,
-            processes: match &self.running {
-                None => self.children.map(|children| children + 1),
-                Some(_) => None,
-            },
+            processes: self.processes(),
         }
+    }
+
+    /// How many processes it has, its shell included, as far as that is certain.
+    fn processes(&self) -> Option<RangeInclusive<u32>> {
+        let children = self.children.filter(|_| self.running.is_none())?;
+        Some(children + 1..=children + 1 + self.ending)
     }
 
     fn ran(&mut self, ran: &Ran) -> Expected {
@@ -227,6 +233,7 @@ impl World {
             done: Vec::new(),
             restores: 0,
             children: Some(0),
+            ending: 0,
             writers: Vec::new(),
             unsaved: false,
             patches: BTreeMap::new(),
@@ -501,6 +508,7 @@ impl World {
         }
         let (command, gate) = session.writers.remove(0);
         session.children = session.children.map(|children| children - 1);
+        session.ending += 1;
         self.acts.push(Act::Open { gate });
         self.acts.push(Act::CommandOutput {
             id,
@@ -700,10 +708,7 @@ impl World {
             let session = &self.sessions[index];
             Killed {
                 methods: &["term", "cgroup_kill", "namespace_kill", "subreaper_walk"],
-                count: match (&session.running, session.children) {
-                    (None, Some(children)) => children + 1..=children + 1,
-                    _ => 1..=20,
-                },
+                count: session.processes().unwrap_or(1..=20),
             }
         });
         self.acts.push(Act::DeleteSession {
