@@ -167,9 +167,12 @@ struct Joiner {
 impl Joiner {
     /// Runs a task until it or the relay ends.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_boxed(Box::pin(task));
+    }
+
+    /// Compiled once for all of them.
+    fn spawn_boxed(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
         let end = self.end.clone();
-        // As `sandshell_sys::task::spawn` does, which keeps no count.
-        let task: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(task);
         self.tasks.spawn(async move {
             tokio::select! {
                 () = task => {}

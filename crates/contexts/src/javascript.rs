@@ -53,8 +53,13 @@ pub(crate) async fn prepare(code: &str, typescript: bool) -> Result<String, RunE
         value: format!("the code cannot be read now: {why}"),
         traceback: Vec::new(),
     };
-    // It ends by itself, soon.
-    drop(reading.map_err(|error| failed(error.to_string()))?);
+    match reading {
+        // It ends by itself, soon.
+        Ok(thread) => drop(thread),
+        // The machine has less memory than such a stack could take.
+        Err(_) if !typescript => return Ok(code.to_owned()),
+        Err(error) => return Err(failed(format!("it is too large for this machine ({error})"))),
+    }
     told.await
         .unwrap_or_else(|_| Err(failed("its reader broke off".to_owned())))
 }
@@ -257,7 +262,7 @@ impl Rewrite<'_> {
             ExportDefaultDeclarationKind::ClassDeclaration(one) => one.id.is_some(),
             _ => false,
         };
-        let (open, close) = if named { ("", "") } else { (";(", ")") };
+        let (open, close) = if named { ("", "") } else { (";(", ");") };
         self.edits
             .replace_lines(self.code, export.span.start, value.start, open);
         self.edits.insert(value.end, close);
@@ -321,15 +326,19 @@ mod tests {
         for (code, expected) in [
             ("export const a = 1", "const a = 1"),
             ("export default function f() {}", "function f() {}"),
-            ("export default 5", ";(5)"),
-            ("export default {a: 1}", ";({a: 1})"),
-            ("export default function () {}", ";(function () {})"),
-            ("export default class { x = 1 }", ";(class { x = 1 })"),
-            ("const x = 1\nexport default [x]", "const x = 1\n;([x])"),
-            ("export /* c */ default 5", ";(5)"),
+            ("export default 5", ";(5);"),
+            ("export default {a: 1}", ";({a: 1});"),
+            ("export default function () {}", ";(function () {});"),
+            ("export default class { x = 1 }", ";(class { x = 1 });"),
+            ("const x = 1\nexport default [x]", "const x = 1\n;([x]);"),
+            ("export /* c */ default 5", ";(5);"),
             ("const a = 1; export { a };", "const a = 1; ;"),
             ("export {\n a\n}\n[1]", ";\n\n\n[1]"),
             ("export * from 'm'", ";"),
+            (
+                "export default function () {}\n(async () => 2)()",
+                ";(function () {});\n(async () => 2)()",
+            ),
         ] {
             assert_eq!(js(code), expected);
         }

@@ -1,7 +1,7 @@
 //! Linux primitives, each as small as it can be, behind safe functions.
 //!
 //! This is the only crate of the workspace where `unsafe` may appear; every block says why it is
-//! sound and why it is needed. Everything else in here is a thin, named use of `rustix`.
+//! sound and why it is needed. Everything else in here is a thin, named use of `rustix` or tokio.
 //!
 //! It owns no policy: who is spawned, killed or moved where is decided by its callers.
 

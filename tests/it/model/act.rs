@@ -62,7 +62,7 @@ pub(super) struct SessionFacts {
     pub(super) waiting: u32,
     pub(super) restores: u32,
     /// Processes, when nothing runs in the foreground.
-    pub(super) processes: Option<RangeInclusive<u32>>,
+    pub(super) processes: Option<u32>,
 }
 
 /// What a process's record says.

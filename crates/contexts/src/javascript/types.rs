@@ -1,7 +1,7 @@
 //! TypeScript without its types.
 //!
-//! Owns the edits that make JavaScript of a text: types become blanks, so that everything else stays on its line
-//! and in its column; enums, namespaces, parameter properties and `import … = …`, which are more than types, become
+//! Owns the edits that make JavaScript of a text: types become blanks, so that everything stays on its line and, as
+//! long as nothing but types is taken out of that, in its column; enums, namespaces, parameter properties and `import … = …`, which are more than types, become
 //! what they stand for. Types are not checked.
 //!
 //! Where a statement is blanked, or the end of one, a semicolon takes its place: the lines before and after it must
@@ -10,13 +10,13 @@
 use std::collections::{HashMap, HashSet};
 
 use oxc_ast::ast::{
-    AccessorProperty, AccessorPropertyType, ArrowFunctionExpression, BindingPattern,
-    BlockStatement, Class, Declaration, Decorator, ExportAllDeclaration, ExportDeclaration,
+    AccessorProperty, AccessorPropertyType, ArrowFunctionExpression, BindingIdentifier,
+    BindingPattern, BlockStatement, Class, ClassElement, Declaration, Decorator, ExportAllDeclaration, ExportDeclaration,
     ExportDefaultDeclaration, ExportDefaultDeclarationKind, ExportFromDeclaration,
     ExportNamedDeclaration, ExportSpecifier, Expression, FormalParameter, Function, FunctionBody,
     IdentifierReference, ImportDeclaration, ImportDeclarationSpecifier, ImportOrExportKind,
-    MethodDefinition, MethodDefinitionKind, MethodDefinitionType, Program, PropertyDefinition,
-    PropertyDefinitionType, Statement, TSAsExpression, TSClassImplements, TSEnumDeclaration,
+    MethodDefinition, MethodDefinitionKind, MethodDefinitionType, ObjectProperty, Program, PropertyDefinition,
+    PropertyDefinitionType, Statement, StaticBlock, SwitchStatement, TSAsExpression, TSClassImplements, TSEnumDeclaration,
     TSEnumMemberName, TSExportAssignment, TSExternalModuleDeclaration, TSGlobalDeclaration,
     TSImportEqualsDeclaration, TSIndexSignature, TSInterfaceDeclaration, TSNamespaceDeclaration,
     TSNamespaceDeclarationBody, TSNamespaceExportDeclaration, TSNonNullExpression,
@@ -92,7 +92,12 @@ impl Eraser<'_> {
     }
 
     fn blanks(&self, start: u32, end: u32) -> String {
-        let blank = |c| if c == '\n' { '\n' } else { ' ' };
+        // Columns are counted in units of UTF-16.
+        let blank = |c: char| match c {
+            '\n' => "\n",
+            c if c.len_utf16() > 1 => "  ",
+            _ => " ",
+        };
         self.text(start, end).chars().map(blank).collect()
     }
 
@@ -155,14 +160,16 @@ impl Eraser<'_> {
         }
     }
 
-    /// Blanks what a member of a class says before its name. That might be taken for a part of the field before
-    /// it then.
+    /// Blanks what a member of a class says before its name. Where it began so, it might be taken for a part of the
+    /// field before it then.
     fn drop_modifiers(&mut self, span: Span, decorators: &[Decorator<'_>], name: u32) {
         let start = decorators.last().map_or(span.start, |last| last.span.end);
         let before = self.edits.len();
         self.drop_words(&MODIFIERS, start, name);
-        if self.edits.len() > before && decorators.is_empty() {
-            self.edits.insert(start, ";");
+        if let Some((from, _, blanks)) = self.edits.0.get_mut(before)
+            && *from == span.start
+        {
+            *blanks = begun(";", blanks);
         }
     }
 
@@ -178,17 +185,26 @@ impl Eraser<'_> {
         }
     }
 
-    /// Assigns what a constructor's parameters declare.
-    fn assign_parameters(&mut self, method: &MethodDefinition<'_>) {
-        let declares = |one: &&FormalParameter<'_>| {
-            one.accessibility.is_some() || one.readonly || one.r#override
-        };
+    /// Declares the fields that a constructor's parameters are: before all others.
+    fn declare_parameters(&mut self, class: &Class<'_>) {
         let mut text = String::new();
-        for parameter in method.value.params.items.iter().filter(declares) {
-            if let BindingPattern::BindingIdentifier(name) = &parameter.pattern {
-                text.push_str(&format!(" this.{0} = {0};", name.name));
+        for member in &class.body.body {
+            if let ClassElement::MethodDefinition(method) = member
+                && method.kind == MethodDefinitionKind::Constructor
+                && method.value.body.is_some()
+            {
+                text.extend(declared_by(method).map(|name| format!(" {name};")));
             }
         }
+        if !text.is_empty() {
+            self.edits.insert(class.body.span.start + 1, &text);
+        }
+    }
+
+    /// Assigns what a constructor's parameters declare.
+    fn assign_parameters(&mut self, method: &MethodDefinition<'_>) {
+        let assigned = declared_by(method).map(|name| format!(" this.{name} = {name};"));
+        let text: String = assigned.collect();
         let Some(body) = method.value.body.as_ref().filter(|_| !text.is_empty()) else {
             return;
         };
@@ -303,6 +319,12 @@ impl Eraser<'_> {
             .is_some_and(|block| block.contains_key(name))
     }
 
+    /// The enum around that has a member of this name.
+    fn enum_with(&self, member: &str) -> Option<&str> {
+        let (name, members) = self.enums.last()?;
+        members.contains(member).then_some(name)
+    }
+
     fn enumerate(&mut self, it: &TSEnumDeclaration<'_>, exported: bool) {
         let name = it.id.name.as_str();
         let made = self.begin(name, exported);
@@ -405,6 +427,20 @@ impl Eraser<'_> {
             }
         }
     }
+}
+
+/// The fields that the parameters of a constructor declare.
+fn declared_by(constructor: &MethodDefinition<'_>) -> impl Iterator<Item = String> {
+    let parameters = constructor.value.params.items.iter();
+    let declares = |one: &&FormalParameter<'_>| {
+        one.accessibility.is_some() || one.readonly || one.r#override
+    };
+    parameters
+        .filter(declares)
+        .filter_map(|one| match &one.pattern {
+            BindingPattern::BindingIdentifier(name) => Some(name.name.to_string()),
+            _ => None,
+        })
 }
 
 fn without_comments(code: &str, program: &Program<'_>) -> String {
@@ -571,6 +607,7 @@ impl<'a> Visit<'a> for Eraser<'_> {
                 self.blank(it.span.start + at as u32, body);
             }
         }
+        self.declare_parameters(it);
         self.derived.push(it.heritage.is_some());
         walk::walk_class(self, it);
         self.derived.pop();
@@ -602,6 +639,10 @@ impl<'a> Visit<'a> for Eraser<'_> {
         let next = typed.or(it.value.as_ref().map(|value| value.span().start));
         if it.optional {
             self.drop_sign('?', key, next.unwrap_or(it.span.end));
+            // A field called `get` would make a getter of what comes next.
+            if next.is_none() {
+                self.edits.insert(it.span.end, ";");
+            }
         }
         if it.definite {
             self.drop_sign('!', key, next.unwrap_or(it.span.end));
@@ -609,7 +650,7 @@ impl<'a> Visit<'a> for Eraser<'_> {
         self.visit_decorators(&it.decorators);
         self.visit_property_key(&it.key);
         match (&it.type_annotation, &it.value) {
-            // A field called `get` would make a getter of what comes next.
+            // Likewise.
             (Some(annotation), None) => self.drop_whole(annotation.span),
             (Some(annotation), Some(_)) => self.visit_ts_type_annotation(annotation),
             (None, _) => {}
@@ -655,11 +696,41 @@ impl<'a> Visit<'a> for Eraser<'_> {
         self.in_block(&it.body, |this| walk::walk_block_statement(this, it));
     }
 
+    fn visit_static_block(&mut self, it: &StaticBlock<'a>) {
+        self.in_block(&it.body, |this| walk::walk_static_block(this, it));
+    }
+
+    fn visit_switch_statement(&mut self, it: &SwitchStatement<'a>) {
+        self.in_block(&[], |this| {
+            for case in &it.cases {
+                this.note_declared(&case.consequent);
+            }
+            walk::walk_switch_statement(this, it);
+        });
+    }
+
     fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
-        let holds = |(_, members): &&(String, HashSet<String>)| members.contains(it.name.as_str());
-        if let Some((name, _)) = self.enums.last().filter(holds) {
+        if let Some(name) = self.enum_with(&it.name) {
             let of = format!("{name}.");
             self.edits.insert(it.span.start, &of);
+        }
+    }
+
+    fn visit_object_property(&mut self, it: &ObjectProperty<'a>) {
+        if it.shorthand && self.enum_with(it.key.span().source_text(self.code)).is_some() {
+            let name = it.key.span().source_text(self.code);
+            self.edits.insert(it.span.start, &format!("{name}: "));
+            return self.visit_expression(&it.value);
+        }
+        walk::walk_object_property(self, it);
+    }
+
+    fn visit_binding_identifier(&mut self, it: &BindingIdentifier<'a>) {
+        if self.enum_with(&it.name).is_some() {
+            self.refuse(
+                "the value of a member of an enum declares nothing that is called as another member",
+                it.span.start,
+            );
         }
     }
 
@@ -721,6 +792,7 @@ impl<'a> Visit<'a> for Eraser<'_> {
 
     fn visit_ts_import_equals_declaration(&mut self, it: &TSImportEqualsDeclaration<'a>) {
         self.replace(it.span.start, it.id.span.start, "const ");
+        self.edits.insert(it.span.end, ";");
     }
 
     fn visit_ts_export_assignment(&mut self, it: &TSExportAssignment<'a>) {

@@ -13,7 +13,6 @@
 //! While a command runs, the state is still the one from before it: that is what a fork gets.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -41,8 +40,6 @@ pub(super) struct Session {
     restores: u32,
     /// Children left behind, as long as their number is certain.
     children: Option<u32>,
-    /// Children that were let go and may not have got to their end yet.
-    ending: u32,
     /// Commands that left a writer behind, and its gate.
     writers: Vec<(String, String)>,
     /// Whether a command has ended whose state may not be saved yet.
@@ -95,9 +92,9 @@ impl Session {
     }
 
     /// How many processes it has, its shell included, as far as that is certain.
-    fn processes(&self) -> Option<RangeInclusive<u32>> {
+    fn processes(&self) -> Option<u32> {
         let children = self.children.filter(|_| self.running.is_none())?;
-        Some(children + 1..=children + 1 + self.ending)
+        Some(children + 1)
     }
 
     fn ran(&mut self, ran: &Ran) -> Expected {
@@ -233,7 +230,6 @@ impl World {
             done: Vec::new(),
             restores: 0,
             children: Some(0),
-            ending: 0,
             writers: Vec::new(),
             unsaved: false,
             patches: BTreeMap::new(),
@@ -508,7 +504,6 @@ impl World {
         }
         let (command, gate) = session.writers.remove(0);
         session.children = session.children.map(|children| children - 1);
-        session.ending += 1;
         self.acts.push(Act::Open { gate });
         self.acts.push(Act::CommandOutput {
             id,
@@ -704,12 +699,16 @@ impl World {
 
     pub(super) fn delete_session(&mut self, id: &str) {
         let index = self.session_index(id);
-        let expect = index.map(|index| {
-            let session = &self.sessions[index];
-            Killed {
-                methods: &["term", "cgroup_kill", "namespace_kill", "subreaper_walk"],
-                count: session.processes().unwrap_or(1..=20),
-            }
+        let processes = index.ok().and_then(|index| self.sessions[index].processes());
+        if let (Some(_), Ok(index)) = (processes, index) {
+            // What was let go may not have got to its end; it is not to be counted as killed.
+            let expect = Ok(self.sessions[index].facts());
+            let id = id.to_owned();
+            self.acts.push(Act::Session { id, expect });
+        }
+        let expect = index.map(|_| Killed {
+            methods: &["term", "cgroup_kill", "namespace_kill", "subreaper_walk"],
+            count: processes.map_or(1..=20, |processes| processes..=processes),
         });
         self.acts.push(Act::DeleteSession {
             id: id.to_owned(),

@@ -34,7 +34,7 @@ const PROGRAMS: &[&str] = &[
     "const m = new Map<string, Array<number>>([['a', [1]]]); m.get('a')!.length + m.size",
     "const e = [1, 2].map<string>((x) => `${x}`)!.join('') as string; e",
     "const lt = 1, gt = 2; [lt < gt, lt as number < gt]",
-    "class A { private readonly x: number = 1; protected y?: string; static z: number = 3; declare w: number; q!: number; constructor(public a: number, private readonly b = 2, c?: string) {} sum(): number { return this.x + this.a + this.b } } const a = new A(5); [a.sum(), A.z, Object.keys(a).sort().join()]",
+    "class A { private readonly x: number = 1; protected y?: string; static z: number = 3; declare w: number; q!: number; constructor(public a: number, private readonly b = 2, c?: string) {} sum(): number { return this.x + this.a + this.b } } const a = new A(5); [a.sum(), A.z, Object.keys(a).join()]",
     "abstract class Shape<T> { abstract area(): number; abstract name: string; public describe(): string { return `${this.area()}` } } class Sq extends Shape<number> implements Iface, Other<string> { name = 's'; constructor(private side: number) { super(); } override area() { return this.side ** 2 } } interface Iface {} interface Other<T> {} new Sq(3).describe()",
     "class B { [key: string]: unknown; ['a']: number = 1\n public ['b'] = 2\n public *[Symbol.iterator]() { yield 1 } } const b = new B(); [b.a, b.b, [...(b as any)].length]",
     "class C { constructor(a: string); constructor(a: number); constructor(readonly a: any) { 'use strict'; } m?(): void; get v(): number { return 1 } set v(x: number) {} } [new C(3).a, new C('s').v]",
@@ -87,6 +87,16 @@ const PROGRAMS: &[&str] = &[
     "class G4 { x = 1\n private in = 2 } new G4().in",
     "class G5 { static\u{a0}readonly x = 1; constructor(private\u{3000}readonly y: number) {} } [G5.x, (new G5(2) as any).y]",
     "function r() { return <T>\n (x: T) => x } r()(4)",
+    "class P { y = 1; constructor(public x: number) {} } JSON.stringify(new P(2))",
+    "class P2 { set x(v: number) { throw v } } class P3 extends P2 { constructor(override x: number) { super() } } new P3(2).x",
+    "import fs = require('fs')\n(() => 1)()\ntypeof fs",
+    "namespace Q2 { export const v = { w: 6 } }\nimport short2 = Q2.v\n[0].length\nshort2.w",
+    "switch (1) { case 1: enum E7 { A } }\nenum E7 { B }\nObject.keys(E7).join()",
+    "enum E8 { A }\nswitch (1 as number) { case 1: enum E8 { B } }\nObject.keys(E8).join()",
+    "class Sb { static { enum E9 { A } } }\nenum E9 { B }\nObject.keys(E9).join()",
+    "class G6 { get?\n foo() { return 1 } } typeof new G6().foo",
+    "class G7 { static?\n foo() { return 1 } } new G7().foo()",
+    "enum E10 { A = 1, B = ({ A }).A + 1, C = ({ A: 5 }).A } [E10.B, E10.C]",
     "class Acc { static #p: number = 1; static get p(): number { return Acc.#p } } Acc.p",
 ];
 
@@ -238,10 +248,15 @@ fn lines_and_columns_stay() {
     for code in [
         "interface A {\n  a: string\n}\nconst x: {\n  n: number\n} = { n: 1 }; throw x",
         "const f = <\n  T,\n  U\n>(x: T): {\n  n: T\n} => ({ n: x });\nthrow f",
+        "class A { a = 1\n private readonly b = 2; static readonly c = 3; d() { throw 1 } }",
+        "let a: '\u{10400}' | 'é'; throw a",
     ] {
         let left = erased(code).unwrap();
         assert_eq!(left.lines().count(), code.lines().count(), "{left}");
-        let column = |text: &str| text.lines().last().unwrap().find("throw");
+        let column = |text: &str| {
+            let (before, _) = text.lines().last().unwrap().split_once("throw").unwrap();
+            before.encode_utf16().count()
+        };
         assert_eq!(column(&left), column(code), "{left}");
     }
 }
@@ -288,6 +303,7 @@ fn what_cannot_be_had_is_refused() {
         "namespace N { export let a = 1 }",
         "namespace N { export const { a } = { a: 1 } }",
         "class A extends Object { constructor(public a: number) { if (a) super() } }",
+        "enum E { A = 1, B = [2].map((A) => A)[0] }",
     ] {
         assert!(erased(code).is_err(), "{code}");
     }
