@@ -58,7 +58,11 @@ pub(crate) async fn prepare(code: &str, typescript: bool) -> Result<String, RunE
         Ok(thread) => drop(thread),
         // The machine has less memory than such a stack could take.
         Err(_) if !typescript => return Ok(code.to_owned()),
-        Err(error) => return Err(failed(format!("it is too large for this machine ({error})"))),
+        Err(error) => {
+            return Err(failed(format!(
+                "it is too large for this machine ({error})"
+            )));
+        }
     }
     told.await
         .unwrap_or_else(|_| Err(failed("its reader broke off".to_owned())))

@@ -11,12 +11,13 @@ use std::collections::{HashMap, HashSet};
 
 use oxc_ast::ast::{
     AccessorProperty, AccessorPropertyType, ArrowFunctionExpression, BindingIdentifier,
-    BindingPattern, BlockStatement, Class, ClassElement, Declaration, Decorator, ExportAllDeclaration, ExportDeclaration,
-    ExportDefaultDeclaration, ExportDefaultDeclarationKind, ExportFromDeclaration,
-    ExportNamedDeclaration, ExportSpecifier, Expression, FormalParameter, Function, FunctionBody,
-    IdentifierReference, ImportDeclaration, ImportDeclarationSpecifier, ImportOrExportKind,
-    MethodDefinition, MethodDefinitionKind, MethodDefinitionType, ObjectProperty, Program, PropertyDefinition,
-    PropertyDefinitionType, Statement, StaticBlock, SwitchStatement, TSAsExpression, TSClassImplements, TSEnumDeclaration,
+    BindingPattern, BlockStatement, Class, ClassElement, Declaration, Decorator,
+    ExportAllDeclaration, ExportDeclaration, ExportDefaultDeclaration,
+    ExportDefaultDeclarationKind, ExportFromDeclaration, ExportNamedDeclaration, ExportSpecifier,
+    Expression, FormalParameter, Function, FunctionBody, IdentifierReference, ImportDeclaration,
+    ImportDeclarationSpecifier, ImportOrExportKind, MethodDefinition, MethodDefinitionKind,
+    MethodDefinitionType, ObjectProperty, Program, PropertyDefinition, PropertyDefinitionType,
+    Statement, StaticBlock, SwitchStatement, TSAsExpression, TSClassImplements, TSEnumDeclaration,
     TSEnumMemberName, TSExportAssignment, TSExternalModuleDeclaration, TSGlobalDeclaration,
     TSImportEqualsDeclaration, TSIndexSignature, TSInterfaceDeclaration, TSNamespaceDeclaration,
     TSNamespaceDeclarationBody, TSNamespaceExportDeclaration, TSNonNullExpression,
@@ -432,9 +433,8 @@ impl Eraser<'_> {
 /// The fields that the parameters of a constructor declare.
 fn declared_by(constructor: &MethodDefinition<'_>) -> impl Iterator<Item = String> {
     let parameters = constructor.value.params.items.iter();
-    let declares = |one: &&FormalParameter<'_>| {
-        one.accessibility.is_some() || one.readonly || one.r#override
-    };
+    let declares =
+        |one: &&FormalParameter<'_>| one.accessibility.is_some() || one.readonly || one.r#override;
     parameters
         .filter(declares)
         .filter_map(|one| match &one.pattern {
@@ -717,7 +717,11 @@ impl<'a> Visit<'a> for Eraser<'_> {
     }
 
     fn visit_object_property(&mut self, it: &ObjectProperty<'a>) {
-        if it.shorthand && self.enum_with(it.key.span().source_text(self.code)).is_some() {
+        if it.shorthand
+            && self
+                .enum_with(it.key.span().source_text(self.code))
+                .is_some()
+        {
             let name = it.key.span().source_text(self.code);
             self.edits.insert(it.span.start, &format!("{name}: "));
             return self.visit_expression(&it.value);

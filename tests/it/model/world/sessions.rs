@@ -699,7 +699,9 @@ impl World {
 
     pub(super) fn delete_session(&mut self, id: &str) {
         let index = self.session_index(id);
-        let processes = index.ok().and_then(|index| self.sessions[index].processes());
+        let processes = index
+            .ok()
+            .and_then(|index| self.sessions[index].processes());
         if let (Some(_), Ok(index)) = (processes, index) {
             // What was let go may not have got to its end; it is not to be counted as killed.
             let expect = Ok(self.sessions[index].facts());
