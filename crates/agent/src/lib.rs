@@ -62,7 +62,7 @@ use sandshell_exec::{Config, ExecError, Executor, StartError};
 use sandshell_files::Backups;
 use sandshell_files::watch::Watches;
 use sandshell_isolate::InitHandle;
-use sandshell_isolate::stage::{Outcome, Seat};
+use sandshell_isolate::stage::{Outcome, Seat, Step};
 use sandshell_sys::task;
 use sandshell_types::{Happening, Protection, ProtectionStatus};
 use serde::{Deserialize, Serialize};
@@ -201,6 +201,8 @@ pub struct Started {
     pub address: Listen,
     /// The token, when it was made for this run and stands in no file.
     pub generated_token: Option<Token>,
+    /// What became of each layer of isolation.
+    pub protections: Vec<Protection>,
 }
 
 /// Why an agent could not be served.
@@ -250,6 +252,9 @@ pub enum AgentError {
     /// The way to the egress proxy cannot be served.
     #[error("cannot listen for connections to the outside")]
     Relay(#[source] io::Error),
+    /// What isolates the sandbox could not be proved.
+    #[error("cannot prove what isolates the commands")]
+    Unproved(#[source] Step),
     /// Signals cannot be received.
     #[error("cannot receive signals")]
     Signals(#[source] io::Error),
@@ -319,7 +324,7 @@ pub(crate) struct Agent {
 }
 
 /// Serves an agent until its end and gives the code to exit with. `announce` is called once, when
-/// requests are served.
+/// requests are taken.
 pub async fn serve(
     options: AgentOptions,
     init: InitHandle,
@@ -373,7 +378,6 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
         report,
         settings,
     } = seat;
-    let protections = init.protections.clone();
     let settings: Settings = serde_json::from_value(settings).map_err(AgentError::Settings)?;
     let listen = Listen::Unix(PathBuf::new());
     let listener = Listener::given(socket).map_err(|source| AgentError::Listen {
@@ -406,7 +410,10 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
     let report = Cell::new(Some(report));
     let tell = |outcome: &Outcome| report.take().map_or(Ok(()), |report| report.tell(outcome));
     // Without a record nobody would ever end it.
-    let announce = |_: &Started| tell(&Outcome::Ready(protections)).map_err(AgentError::Unheard);
+    let announce = |started: &Started| {
+        let ready = Outcome::Ready(started.protections.clone());
+        tell(&ready).map_err(AgentError::Unheard)
+    };
     let surroundings = Surroundings {
         state_dir: StateDir::given(options.state_dir.clone()),
         liveness,
@@ -415,14 +422,17 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
         waits: settings.waits,
     };
     let served = serve_on(listener, None, &options, init, surroundings, announce).await;
-    if let Err(AgentError::Start(error)) = &served
-        && let Some(setting) = error.setting()
-    {
-        // Nobody may be there to hear it; it is over either way.
-        let _ = tell(&Outcome::Refused {
+    let failed = match &served {
+        Err(AgentError::Start(error)) => error.setting().map(|setting| Outcome::Refused {
             setting: setting.to_owned(),
             reason: error.reason.clone(),
-        });
+        }),
+        Err(AgentError::Unproved(step)) => Some(Outcome::Failed(step.clone())),
+        _ => None,
+    };
+    if let Some(failed) = failed {
+        // Nobody may be there to hear it; it is over either way.
+        let _ = tell(&failed);
     }
     served
 }
@@ -463,7 +473,6 @@ async fn serve_on(
     surroundings: Surroundings,
     announce: impl FnOnce(&Started) -> Result<(), AgentError>,
 ) -> Result<i32, AgentError> {
-    let protections = std::mem::take(&mut init.protections);
     let Surroundings {
         state_dir,
         liveness,
@@ -482,7 +491,10 @@ async fn serve_on(
         },
         None => None,
     };
+    let mut proof = init.proof.take();
     let executor = Executor::start(init, core_config(options, &state_dir)).await?;
+    // It has its first shell started now, beside all that follows.
+    tokio::task::yield_now().await;
     if check_cwd {
         executor.check_cwd().await?;
     }
@@ -505,6 +517,7 @@ async fn serve_on(
     let shutdown = CancellationToken::new();
     let backups_dir = state_dir.path().join("backups");
     let backups = Backups::open(backups_dir, executor.clone(), shutdown.clone());
+    let protections = proof.settle().map_err(AgentError::Unproved)?.to_vec();
     let agent = Arc::new(Agent {
         ports: Arc::new(ports::Ports::new(
             executor.clone(),
@@ -526,10 +539,25 @@ async fn serve_on(
             Naming::default()
         }),
     });
+    if waits {
+        executor.settled().await;
+    }
     let browsers = Browsers::new(&address, options.cors_origins.clone(), &options.allow_hosts);
+    let auth = Auth::new(opening.as_ref().map(|opening| opening.token.clone()));
+    let begun = begin(options, &agent, liveness, || {
+        announce(&Started {
+            address,
+            generated_token: opening
+                .filter(|opening| opening.generated)
+                .map(|opening| opening.token),
+            protections: agent.protections.clone(),
+        })
+    })
+    .await;
+    // Who has heard of us by now waits in the listener's queue while the rest is built.
     let edge = Edge::new(
         Arc::clone(&agent),
-        Auth::new(opening.as_ref().map(|opening| opening.token.clone())),
+        auth,
         browsers,
         options.front.clone().map(|front| Fronted {
             front,
@@ -553,18 +581,10 @@ async fn serve_on(
             agent.shutdown.clone(),
         ))
     });
-    if waits {
-        executor.settled().await;
-    }
-    let result = run(options, &agent, &edge, liveness, || {
-        announce(&Started {
-            address,
-            generated_token: opening
-                .filter(|opening| opening.generated)
-                .map(|opening| opening.token),
-        })
-    })
-    .await;
+    let result = match begun {
+        Ok(end) => attend(&agent, &edge, end).await,
+        Err(error) => Err(error),
+    };
     executor.events().publish(Happening::Ending {});
     agent.shutdown.cancel();
     // Ending the commands also ends the requests that wait for them, so both go on together.
@@ -590,38 +610,49 @@ async fn serve_on(
     result
 }
 
-/// The time between start and shutdown.
-async fn run(
+/// Resolves to the code to exit with.
+type End = std::pin::Pin<Box<dyn Future<Output = i32> + Send>>;
+
+/// Starts what is to be supervised, and says that requests are taken. Gives what the agent's end is.
+async fn begin(
     options: &AgentOptions,
     agent: &Agent,
-    edge: &Edge,
     liveness: Option<OwnedFd>,
     ready: impl FnOnce() -> Result<(), AgentError>,
-) -> Result<i32, AgentError> {
-    let lost = agent.executor.init_lost();
+) -> Result<End, AgentError> {
     let left_alone = supervise::end_of(liveness).map_err(AgentError::Signals)?;
-    let ended: std::pin::Pin<Box<dyn Future<Output = i32> + Send>> =
-        if let Some(program) = options.command.first() {
-            let process = supervise::start(&agent.executor, options.command.clone())
-                .await
-                .map_err(|source| AgentError::Command {
-                    program: program.clone(),
-                    source,
-                })?;
-            Box::pin(supervise::attend(process))
-        } else {
-            let told = supervise::told_to_end().map_err(AgentError::Signals)?;
-            Box::pin(async move {
-                told.await;
-                0
-            })
-        };
+    let ended: End = if let Some(program) = options.command.first() {
+        let process = supervise::start(&agent.executor, options.command.clone())
+            .await
+            .map_err(|source| AgentError::Command {
+                program: program.clone(),
+                source,
+            })?;
+        Box::pin(supervise::attend(process))
+    } else {
+        let told = supervise::told_to_end().map_err(AgentError::Signals)?;
+        Box::pin(async move {
+            told.await;
+            0
+        })
+    };
     ready()?;
     let off = |protection: &&Protection| protection.status == ProtectionStatus::Off;
     let off = agent.protections.iter().filter(off);
     agent.executor.events().publish(Happening::Ready {
         protections_off: off.map(|protection| protection.name).collect(),
     });
+    Ok(Box::pin(async move {
+        tokio::select! {
+            code = ended => code,
+            () = left_alone => 0,
+        }
+    }))
+}
+
+/// The time between start and shutdown.
+async fn attend(agent: &Agent, edge: &Edge, end: End) -> Result<i32, AgentError> {
+    let lost = agent.executor.init_lost();
     let mut sweep = tokio::time::interval(KEY_SWEEP);
     let sweeping = async {
         loop {
@@ -631,8 +662,7 @@ async fn run(
         }
     };
     tokio::select! {
-        code = ended => Ok(code),
-        () = left_alone => Ok(0),
+        code = end => Ok(code),
         () = lost => {
             tracing::error!("init is gone, and with it everything it started");
             Ok(OUR_FAILURE)

@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: AgentArguments) -> Result<ExitCode, Failure> {
     };
     let without = |part| arguments.without.contains(&part);
     sandshell_sys::memory::share_one_heap();
-    let init = launch(LaunchOptions {
+    let mut init = launch(LaunchOptions {
         without_pid_namespace: without(Part::PidNamespace),
         without_cgroup: without(Part::Cgroup),
         without_clone3: without(Part::Clone3),
@@ -56,7 +56,11 @@ pub(crate) fn run(arguments: AgentArguments) -> Result<ExitCode, Failure> {
             tracing::info!(reason, "no {part} for commands");
         }
     }
-    check(arguments.isolation, &init.protections)?;
+    let protections = init.proof.settle();
+    check(
+        arguments.isolation,
+        protections.map_err(|error| Failure::ours(&error))?,
+    )?;
     let supervising = !arguments.command.is_empty();
     let token_file = arguments.token_file.clone();
     let options = options(arguments, front);

@@ -21,6 +21,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -44,6 +45,9 @@ type Agent = Arc<AsyncFd<OwnedFd>>;
 
 /// Whether there is a way outside, and the certificates to trust on it.
 type WayOut = Option<Option<Trust>>;
+
+/// How long the next one's directory waits, so that its making does not compete for the processor.
+const AHEAD_AFTER: Duration = Duration::from_millis(5);
 
 /// The groups of our sandboxes begin so.
 const GROUP: &str = "sandshell-";
@@ -275,15 +279,18 @@ impl LocalBackend {
         self.etcs.note(&dir)
     }
 
-    /// Makes the directory of the next one, when nobody waits for it.
+    /// Makes the directory of the next one, when nobody waits for it: not before this one has been answered for.
     fn work_ahead(&self) {
         let (ahead, etcs) = (self.ahead.clone(), self.etcs.clone());
-        drop(tokio::task::spawn_blocking(move || {
-            // What is missing is made when it is needed.
-            let _ = make_private(&ahead);
-            let _ = make_private(&ahead.join("agent"));
-            let _ = etcs.note(&ahead);
-        }));
+        task::spawn(async move {
+            tokio::time::sleep(AHEAD_AFTER).await;
+            drop(tokio::task::spawn_blocking(move || {
+                // What is missing is made when it is needed.
+                let _ = make_private(&ahead);
+                let _ = make_private(&ahead.join("agent"));
+                let _ = etcs.note(&ahead);
+            }));
+        });
     }
 
     async fn start(&self, wanted: &SandboxPlan) -> Result<Created, BackendError> {

@@ -113,7 +113,8 @@ pub fn run(socket: &OwnedFd, options: &InitOptions) -> Result<(), InitError> {
             root: None,
             protections: Vec::new(),
         };
-        return serve(socket, options, None, Standing::Beside(hardening), &ready);
+        let standing = Standing::Beside(hardening);
+        return serve(socket, options, None, standing, Some(&ready));
     }
     let (hardened, protections) = match (&hardening, &options.hardening) {
         (Some(hardening), Some(unaided)) => {
@@ -135,16 +136,17 @@ pub fn run(socket: &OwnedFd, options: &InitOptions) -> Result<(), InitError> {
         root: None,
         protections,
     };
-    serve(socket, options, hardened.as_ref(), Standing::Init, &ready)
+    let hardened = hardened.as_ref();
+    serve(socket, options, hardened, Standing::Init, Some(&ready))
 }
 
-/// Says that it is ready and serves until the agent is gone.
+/// Says that it is ready, where that has not been said, and serves until the agent is gone.
 pub(crate) fn serve(
     socket: &OwnedFd,
     options: &InitOptions,
     hardened: Option<&Hardened<'_>>,
     standing: Standing<'_>,
-    ready: &Event,
+    ready: Option<&Event>,
 ) -> Result<(), InitError> {
     let setup = |step| move |errno| InitError::Setup { step, errno };
     let watched: &[i32] = if options.namespaced {
@@ -154,7 +156,9 @@ pub(crate) fn serve(
     };
     let signals = signal::block_all_and_watch(watched).map_err(setup("signalfd"))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    ready.send(socket).map_err(setup("ready message"))?;
+    if let Some(ready) = ready {
+        ready.send(socket).map_err(setup("ready message"))?;
+    }
     Init {
         socket,
         manner: Manner {

@@ -22,6 +22,7 @@ use sandshell_types::{Layer, Protection, ProtectionStatus};
 use crate::init::{CHANNELS_FD, InitOptions, SOCKET_FD, Unaided};
 use crate::limits::{Controllers, Parent, SandboxGroups};
 use crate::probe::{self, Outside};
+use crate::proof::Proof;
 use crate::protocol::Event;
 
 const CLONE_NEWNS: u64 = 0x0002_0000;
@@ -31,7 +32,7 @@ const CLONE_NEWPID: u64 = 0x2000_0000;
 const GROUP: &str = "sandshell-";
 
 /// Init answers within a few milliseconds; a machine under heavy load gets this long.
-const READY_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What to leave out even where it could be had, to look at the fallbacks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -97,7 +98,7 @@ pub struct InitHandle {
     /// A file system of nobody else's for what shells and the agent exchange.
     pub channels: Option<OwnedFd>,
     /// What became of each layer of isolation.
-    pub protections: Vec<Protection>,
+    pub proof: Proof,
 }
 
 /// Why there is no init.
@@ -170,7 +171,7 @@ pub fn launch(options: LaunchOptions) -> Result<InitHandle, LaunchError> {
         },
     };
     Ok(InitHandle {
-        protections: probe::compose(started.proved, known(&surroundings)),
+        proof: Proof::given(probe::compose(started.proved, known(&surroundings))),
         socket: started.socket,
         pidfd: started.pidfd,
         surroundings,

@@ -45,6 +45,7 @@ pub mod limits;
 pub mod plan;
 pub mod private;
 pub mod probe;
+mod proof;
 pub mod protocol;
 mod rootfs;
 pub mod stage;
@@ -52,4 +53,5 @@ pub mod stage;
 pub use launch::{
     InitHandle, LaunchError, LaunchOptions, Surroundings, Warden, WardenPlan, launch_warden,
 };
+pub use proof::Proof;
 pub use protocol::{Event, SpawnFlags, SpawnRequest};

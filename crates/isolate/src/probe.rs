@@ -17,7 +17,7 @@
 mod checks;
 mod status;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -74,7 +74,13 @@ impl Outside {
 pub struct Bait {
     address: SocketAddrUnix,
     /// Kept open until the probe has tried.
-    _listener: OwnedFd,
+    listener: OwnedFd,
+}
+
+impl AsFd for Bait {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
 }
 
 impl Bait {
@@ -84,10 +90,7 @@ impl Bait {
         rustix::net::bind(&listener, &SocketAddrUnix::new_unnamed())?;
         rustix::net::listen(&listener, 1)?;
         let address = rustix::net::getsockname(&listener)?.try_into()?;
-        Ok(Self {
-            address,
-            _listener: listener,
-        })
+        Ok(Self { address, listener })
     }
 }
 

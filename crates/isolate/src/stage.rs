@@ -3,7 +3,7 @@
 //! ```text
 //! launcher ─fork─► stage: in U1, P1, M1, N, I, T
 //!                   │ waits for its ids                                   (ids are mapped from outside)
-//!                   ├─fork─► init: P2, M2 ─ root ─ U2 ─ asks for ids ─► READY
+//!                   ├─fork─► init: P2, M2 ─ root ─ U2 ─ asks for ids ─► READY ─► proof ─► serves
 //!                   │ own root, /proc of P1, loopback, host name
 //!                   │ maps init's ids
 //!                   ├─fork─► warden: waits for the first private tree
@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, mkdir, open, openat};
 use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{DumpableBehavior, Gid, Uid, set_dumpable_behavior};
 use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, set_capabilities,
@@ -46,8 +47,9 @@ use crate::launch::{InitHandle, Surroundings, WardenPlan, wait_for_event};
 use crate::launcher::Workshop;
 use crate::limits::{Controllers, Joins, SandboxGroups};
 use crate::plan::{AGENT_UID, Ids, SANDBOX_UID, SandboxPlan};
+use crate::proof::Proof;
 use crate::protocol::Event;
-use crate::{probe, rootfs};
+use crate::rootfs;
 
 /// Where the agent finds its state.
 const STATE: &str = "/state";
@@ -325,6 +327,7 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
     };
     let channels = channels(own).map_err(Step::at("session channels"))?;
     let (ours, theirs) = packet::pair().map_err(Step::at("init's socket"))?;
+    let (proof, prover) = pipe_with(PipeFlags::CLOEXEC).map_err(Step::at("a pipe"))?;
     let ceilings = Ceilings {
         // Where a group keeps their number, it can be changed later.
         pids: plan.limits.pids.filter(|_| !groups.limits_pids()),
@@ -333,7 +336,7 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
     let both = Namespaces::PID.and(Namespaces::MOUNT);
     let born = namespace::fork_into(both, groups.init_group()).map_err(Step::at("init"))?;
     let Some(init) = born else {
-        inner::run(&inner::Entrance {
+        let entrance = inner::Entrance {
             workshop,
             plan: &plan,
             own,
@@ -342,9 +345,10 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
             ceilings,
             channels: &channels,
             socket: &theirs,
-        });
+        };
+        inner::run(&entrance, prover);
     };
-    drop((theirs, trees.shown));
+    drop((theirs, trees.shown, prover));
     own_surroundings(&plan, trees.state)?;
     expect_event(&ours, |event| matches!(event, Event::NeedMap))?;
     // Init has built its root, and may not be looked at any more once it has its ids.
@@ -357,11 +361,10 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
     rustix::process::umask(Mode::from_raw_mode(0o022));
     drop_capabilities(plan.ids).map_err(Step::at("the agent's capabilities"))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Step::at("non-dumpable"))?;
-    let (root, proved) = match wait_for_event(&ours) {
+    let root = match wait_for_event(&ours) {
         Some(Event::Ready {
-            root: Some(root),
-            protections,
-        }) => (root, protections),
+            root: Some(root), ..
+        }) => root,
         Some(Event::Unfit(step)) => return Err(step),
         _ => return Err(Step::at("init")(Errno::PIPE)),
     };
@@ -377,7 +380,7 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
         },
         root: Some(root),
         channels: Some(channels),
-        protections: probe::compose(proved, known(&plan, &groups)),
+        proof: Proof::coming(proof, known(&plan, &groups)),
     };
     Ok(Made {
         init: handle,

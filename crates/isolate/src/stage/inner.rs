@@ -1,4 +1,4 @@
-//! Init on its way into the commands' namespaces, up to READY.
+//! Init on its way into the commands' namespaces, up to READY and the proof.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -18,6 +18,7 @@ use crate::limits::Joins;
 use crate::plan::{Ids, SANDBOX_UID, SandboxPlan};
 use crate::private::Standing;
 use crate::probe::{self, Bait};
+use crate::proof;
 use crate::protocol::Event;
 use crate::rootfs;
 
@@ -34,15 +35,15 @@ pub(super) struct Entrance<'a> {
 }
 
 /// Runs init to its end; never returns.
-pub(super) fn run(entrance: &Entrance<'_>) -> ! {
+pub(super) fn run(entrance: &Entrance<'_>, prover: OwnedFd) -> ! {
     let socket = entrance.socket;
-    let code = match enter(entrance) {
-        Ok((hardened, ready)) => {
+    let code = match enter(entrance, prover) {
+        Ok(hardened) => {
             let options = InitOptions {
                 namespaced: true,
                 ..InitOptions::default()
             };
-            match init::serve(socket, &options, Some(&hardened), Standing::Init, &ready) {
+            match init::serve(socket, &options, Some(&hardened), Standing::Init, None) {
                 Ok(()) => 0,
                 Err(_) => 125,
             }
@@ -55,7 +56,7 @@ pub(super) fn run(entrance: &Entrance<'_>) -> ! {
     std::process::exit(code)
 }
 
-fn enter<'a>(entrance: &'a Entrance<'a>) -> Result<(Hardened<'a>, Event), Step> {
+fn enter<'a>(entrance: &'a Entrance<'a>, prover: OwnedFd) -> Result<Hardened<'a>, Step> {
     let Entrance {
         workshop,
         plan,
@@ -85,17 +86,20 @@ fn enter<'a>(entrance: &'a Entrance<'a>) -> Result<(Hardened<'a>, Event), Step> 
         what: error.step.to_owned(),
         errno: error.errno,
     })?;
-    let protections = prove(workshop, plan.ids, &bait, &hardened);
-    drop(bait);
     // The launcher's, the stage's, the agent's: none of them is init's business.
-    namespace::close_all_but(&[socket.as_fd()]);
+    namespace::close_all_but(&[socket.as_fd(), prover.as_fd(), bait.as_fd()]);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = open("/", flags, Mode::empty()).map_err(Step::at("the root"))?;
+    // The agent goes on while it is proved; what it asks for meanwhile waits.
     let ready = Event::Ready {
         root: Some(root),
-        protections,
+        protections: Vec::new(),
     };
-    Ok((hardened, ready))
+    init::tell(socket, &ready);
+    drop(ready);
+    let seen = prove(workshop, plan.ids, &bait, &hardened);
+    proof::tell(prover, &seen).map_err(Step::at("the proof"))?;
+    Ok(hardened)
 }
 
 /// Has a child with a command's rights look around.
