@@ -3,6 +3,8 @@
 //! Init of a sandbox lets the agent go on while it has the proof made, so that both take place at once. Init serves
 //! nobody before that is done: nothing runs in a sandbox that has not been proved.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -37,6 +39,7 @@ impl Proof {
     }
 
     /// Takes it out of where it is, which then knows of nothing.
+    #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::replace(self, Self::given(Vec::new()))
     }
@@ -55,12 +58,9 @@ impl Proof {
 
 /// Tells what was seen, on the other end of the line.
 pub(crate) fn tell(line: OwnedFd, seen: &[Protection]) -> Result<(), Errno> {
-    let text = probe::encode(seen);
     // Much less than a pipe holds.
-    match rustix::io::write(&line, &text)? {
-        written if written == text.len() => Ok(()),
-        _ => Err(Errno::IO),
-    }
+    let told = File::from(line).write_all(&probe::encode(seen));
+    told.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 /// Everything up to the end, which must come in time.
