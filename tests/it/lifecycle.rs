@@ -279,6 +279,17 @@ async fn signals_are_forwarded_to_the_supervised_command() {
     }
 }
 
+#[tokio::test]
+async fn a_signal_right_after_the_ready_file_is_forwarded() {
+    for _ in 0..5 {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut child, _) = ready_with_command(dir.path(), "exec sleep 1000");
+        signal(&child, Signal::TERM);
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), Some(143), "{status:?}");
+    }
+}
+
 /// An agent with a command to supervise, which comes last on the line: a shell moves it there.
 fn ready_with_command(dir: &Path, text: &str) -> (std::process::Child, serde_json::Value) {
     let mut line = Command::new("bash");

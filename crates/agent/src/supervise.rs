@@ -59,8 +59,9 @@ pub(crate) async fn start(
         .map(|(process, _)| process)
 }
 
-/// Stays with the command until it is over and its output is copied; gives its exit code.
-pub(crate) async fn attend(process: ProcessHandle) -> i32 {
+/// Stays with the command until it is over and its output is copied; gives its exit code. Signals are forwarded from
+/// the call on.
+pub(crate) fn attend(process: ProcessHandle) -> impl Future<Output = i32> + Send {
     let mut forwarders = tokio::task::JoinSet::new();
     for (name, kind) in forwarded() {
         match signal(kind) {
@@ -70,15 +71,18 @@ pub(crate) async fn attend(process: ProcessHandle) -> i32 {
             Err(error) => tracing::warn!(%error, "{name} is not forwarded"),
         }
     }
-    tokio::join!(
-        copy(process.log(), Stream::Stdout, tokio::io::stdout()),
-        copy(process.log(), Stream::Stderr, tokio::io::stderr()),
-        process.ended(),
-    );
-    process
-        .exit_event()
-        .and_then(|exit| exit.exit_code)
-        .unwrap_or(125)
+    async move {
+        let _forwarders = forwarders;
+        tokio::join!(
+            copy(process.log(), Stream::Stdout, tokio::io::stdout()),
+            copy(process.log(), Stream::Stderr, tokio::io::stderr()),
+            process.ended(),
+        );
+        process
+            .exit_event()
+            .and_then(|exit| exit.exit_code)
+            .unwrap_or(125)
+    }
 }
 
 async fn forward(name: &'static str, mut signals: Signal, process: ProcessHandle) {

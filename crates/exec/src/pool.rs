@@ -87,7 +87,8 @@ impl<T: Member> Pool<T> {
                 patience = SETTLE;
                 let mut made = patiently(&make, &wanted).await;
                 if made.is_err() && !asked {
-                    // Nobody waited for it. The next one who does deserves another try.
+                    // Nobody waited for it to use it. The next one who does deserves another try.
+                    told.notify_waiters();
                     hungry.notified().await;
                     made = patiently(&make, &wanted).await;
                 }
@@ -173,4 +174,30 @@ where
         made = make().await;
     }
     made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Never;
+
+    impl Member for Never {
+        fn is_usable(&mut self) -> bool {
+            false
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_for_the_first_hears_that_it_cannot_be_made() {
+        let pool = Pool::<Never>::new(1, Duration::ZERO, || async {
+            Err(ExecError::Unavailable {
+                detail: "no shell can be had".to_owned(),
+            })
+        });
+        let waited = tokio::time::timeout(AFTER_FAILURE * (TRIES + 1), pool.filled()).await;
+        assert!(waited.is_ok(), "it waits for ever");
+        // Who wants one has another try made, and is told why there is none.
+        assert!(pool.take().await.is_err());
+    }
 }

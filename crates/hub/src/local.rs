@@ -279,7 +279,7 @@ impl LocalBackend {
         self.etcs.note(&dir)
     }
 
-    /// Makes the directory of the next one, when nobody waits for it: not before this one has been answered for.
+    /// Makes the directory of the next one, a little later, when nobody waits for it.
     fn work_ahead(&self) {
         let (ahead, etcs) = (self.ahead.clone(), self.etcs.clone());
         task::spawn(async move {

@@ -4,6 +4,8 @@
 //! start ─► (own /proc) ─► (hardened, proved) ─► READY ─► serve ──agent gone / SIGTERM──► end all ─► exit
 //! ```
 //!
+//! In a sandbox that a launcher made, READY comes before the proof (`stage`).
+//!
 //! It is single-threaded and waits in one `poll` on two descriptors: the agent's socket and a
 //! signalfd. Sending never blocks for long: the agent drains its socket on its own task, and if it
 //! is gone, so are we.

@@ -1,7 +1,8 @@
 //! What became of each layer of isolation, on its way to whoever reports it.
 //!
-//! Init of a sandbox lets the agent go on while it has the proof made, so that both take place at once. Init serves
-//! nobody before that is done: nothing runs in a sandbox that has not been proved.
+//! Init of a sandbox lets the agent go on while it has the proof made, so that both take place at once. Nothing runs in
+//! a sandbox that has not been proved: init serves nobody before that is done, and the agent asks the warden for nothing
+//! before it has heard of it.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -47,9 +48,10 @@ impl Proof {
     /// The protections. Blocks until they are told, which is a part of a millisecond after init has said that it is
     /// there.
     pub fn settle(&mut self) -> Result<&[Protection], Step> {
-        if let Some(line) = self.line.take() {
-            let told = read_all(&line).map_err(Step::at("the proof"))?;
+        if let Some(line) = &self.line {
+            let told = read_all(line).map_err(Step::at("the proof"))?;
             let seen = probe::decode(&told).map_err(|_| Step::at("the proof")(Errno::PIPE))?;
+            self.line = None;
             self.said = probe::compose(seen, std::mem::take(&mut self.said));
         }
         Ok(&self.said)
@@ -121,6 +123,9 @@ mod tests {
     fn an_init_that_ended_without_a_word_has_proved_nothing() {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         drop(write);
-        Proof::coming(read, Vec::new()).settle().unwrap_err();
+        let mut proof = Proof::coming(read, vec![enforced(Layer::DiskLimit)]);
+        for _ in 0..2 {
+            proof.settle().unwrap_err();
+        }
     }
 }

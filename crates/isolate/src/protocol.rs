@@ -74,11 +74,11 @@ pub enum Event {
     NeedMap,
     /// Its surroundings could not be made; it ends.
     Unfit(Step),
-    /// It serves.
+    /// It serves, at once or when what it says later has been proved.
     Ready {
         /// The root of its files, where that is not ours.
         root: Option<OwnedFd>,
-        /// What was proved from inside.
+        /// What was proved from inside, where that has been done.
         protections: Vec<Protection>,
     },
     /// A program runs.

@@ -179,7 +179,7 @@ mod errno_number {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Its agent serves, behind these protections.
+    /// Its agent takes requests, behind these protections.
     Ready(Vec<Protection>),
     /// It could not be made; nothing of it is left.
     Failed(Step),
@@ -219,7 +219,7 @@ pub struct Seat {
     pub state_dir: PathBuf,
     /// Ends when whoever asked for the sandbox goes away; then so must the agent.
     pub liveness: Option<OwnedFd>,
-    /// Where to tell that it serves.
+    /// Where to tell that it takes requests.
     pub report: Report,
     /// The plan's settings for the agent.
     pub settings: serde_json::Value,

@@ -95,7 +95,8 @@ fn enter<'a>(entrance: &'a Entrance<'a>, prover: OwnedFd) -> Result<Hardened<'a>
         root: Some(root),
         protections: Vec::new(),
     };
-    init::tell(socket, &ready);
+    let told = ready.send(socket);
+    told.map_err(Step::at("the ready message"))?;
     drop(ready);
     let seen = prove(workshop, plan.ids, &bait, &hardened);
     proof::tell(prover, &seen).map_err(Step::at("the proof"))?;
