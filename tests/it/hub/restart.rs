@@ -347,7 +347,8 @@ async fn what_died_meanwhile_is_buried_and_leftovers_are_removed() {
     let dies = sandbox(&client, "dies").await;
     // It is filled again, so that there is an agent at every place.
     in_time(full()).await;
-    start(&dies, &process_of(&format!("exec -a {mark} sleep 600"))).await;
+    // The shell stays: a program that is being replaced has no command line for a moment.
+    start(&dies, &process_of(&format!(": {mark}; sleep 600; :"))).await;
     let places = || -> Vec<std::path::PathBuf> {
         let entries = std::fs::read_dir(hub.state_dir().join("sandboxes")).unwrap();
         entries.map(|entry| entry.unwrap().path()).collect()
