@@ -17,7 +17,10 @@ async fn a_background_child_does_not_delay_an_exec() {
     let client = agent.client();
     let marker = marker();
     let begun = Instant::now();
-    let result = exec(&client, &format!("MARKER={marker} sleep 1000 & echo now")).await;
+    // Until it is loaded the child has no marker to be seen.
+    let loaded = "until grep -q ^sleep /proc/$!/cmdline; do :; done";
+    let command = format!("MARKER={marker} sleep 1000 & {loaded}; echo now");
+    let result = exec(&client, &command).await;
     assert!(begun.elapsed() < Duration::from_secs(2));
     assert_eq!((result.stdout.as_str(), result.left_running), ("now\n", 1));
     let result = exec(&client, "setsid sleep 1000 & (sleep 1000 &) ; echo now").await;
