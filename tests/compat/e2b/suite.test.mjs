@@ -177,8 +177,15 @@ async function watching(sandbox) {
 
 async function terminal(sandbox) {
   let text = "";
-  const onData = (bytes) => (text += new TextDecoder().decode(bytes));
+  let seen;
+  const prompted = new Promise((resolve) => (seen = resolve));
+  const onData = (bytes) => {
+    text += new TextDecoder().decode(bytes);
+    // Before it says this, bash reads the size of its terminal and sets it again: a change in between would be lost.
+    if (text.includes("\x1b[?2004h")) seen();
+  };
   const handle = await sandbox.pty.create({ cols: 80, rows: 24, onData, cwd: "/tmp" });
+  await prompted;
   await sandbox.pty.resize(handle.pid, { cols: 111, rows: 33 });
   await sandbox.pty.sendInput(handle.pid, new TextEncoder().encode("stty size; pwd; exit 3\n"));
   const ended = await fails(CommandExitError, handle.wait());

@@ -103,13 +103,25 @@ async def watching(sandbox):
     await ended.wait()
 
 
+# Before it says this, bash reads the size of its terminal and sets it again: a change in between would be lost.
+PROMPTED = b"\x1b[?2004h"
+
+
 async def terminal(sandbox):
     text = bytearray()
-    handle = await sandbox.pty.create(PtySize(rows=20, cols=70), on_data=text.extend)
+    prompted = asyncio.Event()
+
+    def shown(data):
+        text.extend(data)
+        if PROMPTED in text:
+            prompted.set()
+
+    handle = await sandbox.pty.create(PtySize(rows=20, cols=70), on_data=shown)
+    await prompted.wait()
     await sandbox.pty.resize(handle.pid, PtySize(rows=30, cols=100))
     await sandbox.pty.send_stdin(handle.pid, b"stty size; exit 4\n")
     ended = await fails(CommandExitException, handle.wait())
-    assert ended.exit_code == 4 and b"30 100\r\n" in text
+    assert ended.exit_code == 4 and b"30 100\r\n" in text, (ended.exit_code, bytes(text))
 
 
 async def errors(sandbox):
