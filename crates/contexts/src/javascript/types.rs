@@ -1,8 +1,8 @@
 //! TypeScript without its types.
 //!
 //! Owns the edits that make JavaScript of a text: types become blanks, so that everything stays on its line and, as
-//! long as nothing but types is taken out of that, in its column; enums, namespaces, parameter properties and `import … = …`, which are more than types, become
-//! what they stand for. Types are not checked.
+//! long as nothing but types is taken out of that, in its column; enums, namespaces, parameter properties and
+//! `import … = …`, which are more than types (`meaning`), become what they stand for. Types are not checked.
 //!
 //! Where a statement is blanked, or the end of one, a semicolon takes its place: the lines before and after it must
 //! not be read as one.
