@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use sandshell_client::OutputQuery;
 use sandshell_client::types::{SandboxState, StreamName};
+use sandshell_sys::procfs;
 use sandshell_testkit::{Agent, Hub, children_deep};
 
 use super::{agent_of, full, id_of, sandbox, spec_of};
@@ -176,4 +177,50 @@ async fn a_shell_that_stood_still_goes_on() {
         ("late\n", "kept")
     );
     assert_eq!(shell.record().await.pid, pid);
+}
+
+/// Waits until a signal is pending for a process that stands still.
+async fn pending(pid: i32) {
+    let none = "ShdPnd:\t0000000000000000";
+    while std::fs::read_to_string(format!("/proc/{pid}/status"))
+        .unwrap()
+        .contains(none)
+    {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The signal comes while the shell is somewhere on its way from one command into the next: about to
+/// fork, having forked, about to read.
+#[tokio::test]
+async fn an_interrupt_that_comes_before_the_shell_waits_is_not_lost() {
+    let agent = Agent::start();
+    let shell = Shell::new(&agent).await;
+    let inside = shell.record().await.pid;
+    let pid = children_deep(agent.pid())
+        .into_iter()
+        .find(|pid| procfs::innermost_pid(*pid) == Some(inside))
+        .unwrap();
+    shell.out("v=kept").await;
+    for round in 0..100 {
+        let command = ["x=$(sleep 1000)", "read x < <(sleep 1000)"][round % 2];
+        let running = shell.go(command).await;
+        let stopped = Stopped::new(pid);
+        let interrupt = shell.client.interrupt_session(&shell.id);
+        let going_on = async move {
+            pending(pid).await;
+            drop(stopped);
+        };
+        let (reply, ()) = in_time(async { tokio::join!(interrupt, going_on) }).await;
+        let method = reply.unwrap().method;
+        assert_ne!(method, "shell_killed", "{command} in round {round}");
+        let done = shell.result(&running).await;
+        assert_eq!(
+            (done.exit_code, &*done.session_state),
+            (130, "kept"),
+            "{command} in round {round}"
+        );
+    }
+    assert_eq!(shell.out("echo $v").await, "kept\n");
+    assert_eq!(shell.record().await.pid, inside);
 }

@@ -217,6 +217,35 @@ async fn an_interrupt_spares_background_children() {
     );
 }
 
+/// With job control a child does not ignore SIGINT, so nothing but its parent tells whose it is.
+#[tokio::test]
+async fn an_interrupt_reaches_what_loses_its_parent_by_it_and_spares_earlier_orphans() {
+    let agent = Agent::start();
+    let kept = Kept::new(&agent).await;
+    let daemon = marker();
+    kept.shell
+        .out(&format!(
+            "MARKER={daemon} bash -c 'set -m; sleep 1000 >/dev/null 2>&1 & until grep -q ^sleep /proc/$!/cmdline; do :; done'"
+        ))
+        .await;
+    let orphan = marker();
+    let command = format!(
+        "{{ MARKER={orphan} bash -c 'set -m; trap \"sleep 1000 & exit\" INT; echo one >&3; while :; do :; done' |
+            bash -c 'trap \"\" INT; echo two >&3; exec cat'; }} 3>&1"
+    );
+    let mut running = kept.shell.go(&command).await;
+    for ready in ["one\n", "two\n"] {
+        running
+            .heard
+            .until_stdout_has(&mut running.events, ready)
+            .await;
+    }
+    kept.interrupt_running(running, &command, &["int", "term"])
+        .await;
+    assert_eq!(alive_with_marker(&orphan), Vec::<i32>::new());
+    assert_eq!(alive_with_marker(&daemon).len(), 1);
+}
+
 #[tokio::test]
 async fn the_users_own_interrupt_trap_stays_and_the_command_ends() {
     let agent = Agent::start();

@@ -8,7 +8,13 @@
 //! SIGINT first. A shell without job control starts background children with SIGINT and SIGQUIT
 //! ignored, which tells them apart: they are spared. The second SIGINT is for a child that was
 //! between fork and exec when the first one came.
+//!
+//! A shell holds SIGINT back while it forks, so a subshell can die of ours and leave a child that
+//! was born too late to be seen: an orphan, which may hold the pipe that the session's shell reads.
+//! Orphans that were there before the interrupt are daemons and are spared; those that appear
+//! during it belong to the command.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use sandshell_sys::{procfs, signal};
@@ -60,6 +66,8 @@ pub(super) struct Interrupt {
     pub(super) stage: Stage,
     next_at: Option<Instant>,
     dialect: Dialect,
+    /// Orphans from before it.
+    spared: HashSet<i32>,
 }
 
 impl Interrupt {
@@ -69,6 +77,9 @@ impl Interrupt {
             stage: Stage::Int,
             next_at: None,
             dialect,
+            spared: procfs::pid_of(&live.pidfd)
+                .map(|shell| orphans(live, shell).collect())
+                .unwrap_or_default(),
         };
         interrupt.act(live);
         interrupt
@@ -91,12 +102,21 @@ impl Interrupt {
     }
 
     fn act(&mut self, live: &Live) {
-        if self.stage == Stage::Int && self.dialect == Dialect::Bash {
-            // The shell first: its trap is pending when the child it waits for ends.
+        if self.stage != Stage::ShellKilled && self.dialect == Dialect::Bash {
+            // The shell first: its trap is pending when the child it waits for ends. Again at each
+            // stage: a signal that came just before the shell began to read wakes it from nothing.
             let _ = signal::send(&live.pidfd, signal::interrupt_signal());
         }
         let shell = procfs::pid_of(&live.pidfd);
-        let children = shell.map(foreground).unwrap_or_default();
+        let mut children = shell.map(foreground).unwrap_or_default();
+        if self.stage != Stage::Int
+            && let Some(shell) = shell
+        {
+            children.extend(
+                orphans(live, shell)
+                    .filter(|pid| !self.spared.contains(pid) && !procfs::ignores_interrupt(*pid)),
+            );
+        }
         match self.stage {
             Stage::Int | Stage::IntAgain => signal_each(&children, &[SIGINT, SIGCONT]),
             Stage::Term => signal_each(&children, &[SIGTERM, SIGCONT]),
@@ -123,6 +143,12 @@ pub(crate) fn foreground(shell: i32) -> Vec<i32> {
         }
     }
     found
+}
+
+/// What is in a shell's tree, but does not descend from it.
+fn orphans(live: &Live, shell: i32) -> impl Iterator<Item = i32> {
+    let members = live.tree.members().into_iter();
+    members.filter(move |pid| *pid != shell && !procfs::is_below(*pid, shell))
 }
 
 fn signal_each(pids: &[i32], signals: &[i32]) {

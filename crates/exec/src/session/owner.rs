@@ -418,8 +418,9 @@ impl Owner {
                 }
                 () = at(dies_at) => break Over::End(End::because("its maximum lifetime is over")),
                 () = tokio::time::sleep_until(watchdog) => {
-                    // Everything read and nothing said, twice in a row: the completion is lost.
-                    let quiet = self.shell.line.has_read_everything();
+                    // Everything read, nothing said and nothing to do, twice in a row: the
+                    // completion is lost. One that only waits for a processor is not asleep.
+                    let quiet = self.shell.line.has_read_everything() && self.shell.is_asleep();
                     if quiet && suspicious { break Over::Lost; }
                     suspicious = quiet;
                     watchdog = Instant::now() + if quiet { WATCHDOG.0 / 2 } else { WATCHDOG.1 };

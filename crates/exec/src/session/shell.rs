@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::Uid;
 use sandshell_isolate::protocol::Exit;
-use sandshell_sys::{packet, reactor};
+use sandshell_sys::{packet, procfs, reactor};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
@@ -179,6 +179,13 @@ impl Shell {
                 () = tokio::time::sleep_until(deadline) => return None,
             }
         }
+    }
+
+    /// Whether it waits for something to happen.
+    pub(super) fn is_asleep(&self) -> bool {
+        procfs::pid_of(&self.running.live.pidfd)
+            .and_then(procfs::stat)
+            .is_some_and(|stat| stat.state == 'S')
     }
 
     /// Opens the output of one command.
