@@ -2,6 +2,12 @@
 //!
 //! The same requests go to a sandbox's agent by its own socket and through the hub by the hub's, in turn:
 //! one of each at a time, so that both see the same sandbox on the same machine.
+//!
+//! The floor is what any process in between adds here, above all by being woken twice: bytes of the same number, over the
+//! same kind of socket and at the same pace, passed on by a thread that looks at none of them.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 
 use anyhow::{Context as _, Result, ensure};
 use sandshell_client::Client;
@@ -14,10 +20,13 @@ use crate::report::Report;
 
 const SECTION: &str = "hub";
 const REQUESTS_PER_SECOND: u32 = 200;
+/// About as many as an exec and its answer have.
+const REQUEST_BYTES: usize = 256;
 /// What the hub may add to an exec, in milliseconds.
 const BAR: f64 = 0.1;
 
 const EXEC: [&str; 2] = ["exec: true, the agent's own", "exec: true, through the hub"];
+const RELAY: [&str; 2] = ["bytes to a thread and back", "bytes through a bare relay"];
 const PING: [&str; 2] = [
     "GET /v1/env, the agent's own",
     "GET /v1/env, through the hub",
@@ -30,7 +39,11 @@ pub(crate) async fn run(report: &mut Report, count: usize) -> Result<()> {
     let agent = agent_of_the_only_one(&hub)?;
     let ways = [agent, client.sandbox(&made.id)];
     let mut added = Vec::new();
+    let mut relay = Relay::start()?;
     for _ in 0..RUNS {
+        let [direct, relayed] = relay.run(count).await?;
+        report.add_run(SECTION, RELAY[0], direct);
+        report.add_run(SECTION, RELAY[1], relayed);
         let [own, through] = in_turn(&ways, count, async |way| exec(way).await).await?;
         added.push(through.p50 - own.p50);
         report.add_run(SECTION, EXEC[0], own);
@@ -59,6 +72,50 @@ pub(crate) async fn exec(way: &Client) -> Result<()> {
     let code = way.exec(&shell("true")).await?.exit_code;
     ensure!(code == 0, "it ended with {code}");
     Ok(())
+}
+
+/// Two ways to threads that answer at once.
+struct Relay([UnixStream; 2]);
+
+impl Relay {
+    fn start() -> Result<Self> {
+        let (direct, end) = UnixStream::pair()?;
+        std::thread::spawn(move || give_back(end));
+        let (relayed, near) = UnixStream::pair()?;
+        let (far, end) = UnixStream::pair()?;
+        std::thread::spawn(move || give_back(end));
+        std::thread::spawn(move || {
+            // In turn, as requests and answers go.
+            let mut bytes = [0; REQUEST_BYTES];
+            while (&near).read_exact(&mut bytes).is_ok()
+                && (&far).write_all(&bytes).is_ok()
+                && (&far).read_exact(&mut bytes).is_ok()
+                && (&near).write_all(&bytes).is_ok()
+            {}
+        });
+        Ok(Self([direct, relayed]))
+    }
+
+    async fn run(&mut self, count: usize) -> Result<[Run; 2]> {
+        let mut pace = Pace::per_second(REQUESTS_PER_SECOND);
+        let mut samples = [Vec::new(), Vec::new()];
+        let mut bytes = [1; REQUEST_BYTES];
+        for _ in 0..count {
+            for (way, samples) in self.0.iter_mut().zip(&mut samples) {
+                let start = pace.tick().await;
+                way.write_all(&bytes)?;
+                way.read_exact(&mut bytes)?;
+                samples.push(start.elapsed());
+            }
+        }
+        Ok(samples.map(|samples| Run::of(&samples)))
+    }
+}
+
+/// Gives bytes back until nobody sends any.
+fn give_back(mut stream: UnixStream) {
+    let mut bytes = [0; REQUEST_BYTES];
+    while stream.read_exact(&mut bytes).is_ok() && stream.write_all(&bytes).is_ok() {}
 }
 
 /// One request each way, again and again.

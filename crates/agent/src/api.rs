@@ -128,6 +128,9 @@ fn documented() -> Vec<utoipa_axum::router::UtoipaMethodRouter<Arc<Agent>>> {
 pub fn prepare() {
     routes::own();
     unassigned();
+    // In a virtual machine each such question to the processor takes as long as a dozen system calls.
+    #[cfg(target_arch = "x86_64")]
+    std::hint::black_box(std::is_x86_feature_detected!("avx2"));
 }
 
 /// The ticket of a request with an idempotency key.

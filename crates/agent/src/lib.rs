@@ -63,7 +63,7 @@ use sandshell_files::Backups;
 use sandshell_files::watch::Watches;
 use sandshell_isolate::InitHandle;
 use sandshell_isolate::stage::{Outcome, Seat, Step};
-use sandshell_sys::task;
+use sandshell_sys::{task, turn};
 use sandshell_types::{Happening, Protection, ProtectionStatus};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -252,9 +252,9 @@ pub enum AgentError {
     /// The way to the egress proxy cannot be served.
     #[error("cannot listen for connections to the outside")]
     Relay(#[source] io::Error),
-    /// What isolates the sandbox could not be proved.
-    #[error("cannot prove what isolates the commands")]
-    Unproved(#[source] Step),
+    /// What isolates the sandbox could not be built or proved.
+    #[error("cannot isolate the commands")]
+    NotIsolated(#[source] Step),
     /// Signals cannot be received.
     #[error("cannot receive signals")]
     Signals(#[source] io::Error),
@@ -421,13 +421,16 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
         check_cwd: settings.check_cwd,
         waits: settings.waits,
     };
-    let served = serve_on(listener, None, &options, init, surroundings, announce).await;
+    let served = match init.arrive() {
+        Ok(init) => serve_on(listener, None, &options, init, surroundings, announce).await,
+        Err(step) => Err(AgentError::NotIsolated(step)),
+    };
     let failed = match &served {
         Err(AgentError::Start(error)) => error.setting().map(|setting| Outcome::Refused {
             setting: setting.to_owned(),
             reason: error.reason.clone(),
         }),
-        Err(AgentError::Unproved(step)) => Some(Outcome::Failed(step.clone())),
+        Err(AgentError::NotIsolated(step)) => Some(Outcome::Failed(step.clone())),
         _ => None,
     };
     if let Some(failed) = failed {
@@ -480,6 +483,7 @@ async fn serve_on(
         check_cwd,
         waits,
     } = surroundings;
+    turn::ask_for_short_ones();
     let address = listener.address().map_err(|source| AgentError::Listen {
         listen: options.listen.clone(),
         source,
@@ -517,7 +521,7 @@ async fn serve_on(
     let shutdown = CancellationToken::new();
     let backups_dir = state_dir.path().join("backups");
     let backups = Backups::open(backups_dir, executor.clone(), shutdown.clone());
-    let protections = proof.settle().map_err(AgentError::Unproved)?.to_vec();
+    let protections = proof.settle().map_err(AgentError::NotIsolated)?.to_vec();
     let agent = Arc::new(Agent {
         ports: Arc::new(ports::Ports::new(
             executor.clone(),

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use sandshell_sys::quiet::QuietStream;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::either::Either;
 
@@ -85,7 +86,7 @@ pub enum Listener {
 #[derive(Debug)]
 pub struct Connection {
     /// Its bytes.
-    pub stream: Either<TcpStream, UnixStream>,
+    pub stream: Either<TcpStream, QuietStream>,
     /// Where it comes from, if that has an address.
     pub peer: Option<IpAddr>,
 }
@@ -147,7 +148,7 @@ impl Listener {
             Self::Unix { listener, .. } | Self::Given(listener) => {
                 let (stream, _) = listener.accept().await?;
                 Ok(Connection {
-                    stream: Either::Right(stream),
+                    stream: Either::Right(QuietStream::new(stream)?),
                     peer: None,
                 })
             }

@@ -118,7 +118,6 @@ impl Executor {
             shell,
             config,
         });
-        host.nursery.watch(&host.events);
         let channels = ChannelRoot::new(init.channels, &host.config.state_dir.join("sessions"))
             .map_err(|e| e.to_string())
             .map_err(failed("session channels"))?;
@@ -141,6 +140,9 @@ impl Executor {
                 }
             })
         };
+        let watched = host.clone();
+        // When the first shell is being started: nothing can meet a limit before.
+        task::spawn(async move { watched.nursery.watch(&watched.events) });
         let config = &host.config;
         let executor = Self(Arc::new(Core {
             processes: Arc::new(Processes::new(config.finished_records, config.finished_for)),

@@ -59,7 +59,7 @@ use sandshell_agent::parts::{
 use sandshell_agent::{Listen, Origin, Token, TokenError};
 use sandshell_compat_e2b::Key;
 use sandshell_mcp::HttpService;
-use sandshell_sys::task;
+use sandshell_sys::{task, turn};
 use sandshell_types::{IsolationPolicy, SandboxId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -269,6 +269,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
     if !options.listen.is_local() && options.token_file.is_none() {
         return Err(ServeError::Exposed(options.listen));
     }
+    turn::ask_for_short_ones();
     let state_dir = StateDir::open(&options.state_dir, "hub")?;
     if state_dir.path().as_os_str().len() > LONGEST_STATE_DIR {
         return Err(ServeError::StateDirTooLong(state_dir.path().to_owned()));

@@ -54,6 +54,7 @@ pub(crate) struct Registry {
 #[derive(Default)]
 struct Table {
     live: HashMap<SandboxId, Sandbox>,
+    /// One whose id is live again is kept for the case that its successor cannot be made.
     over: HashMap<SandboxId, Stored>,
     slots: BTreeSet<u32>,
     /// No more are made: the hub ends.
@@ -189,8 +190,7 @@ impl Registry {
             slot: Some(slot),
         };
         let sandbox = Sandbox::start(self, stored, source);
-        // Its record takes the place of the one that had the id before, in the store too.
-        table.over.remove(&id);
+        // Once it is written down it takes the place of the one that had the id before.
         table.live.insert(id, sandbox.clone());
         Ok((sandbox, true))
     }
@@ -214,17 +214,13 @@ impl Registry {
     /// A sandbox that this token may know of.
     pub(crate) fn find(&self, id: &str, token: &Token) -> Result<Found, HubError> {
         let table = self.table();
-        if let Some(sandbox) = table.live.get(id)
-            && sandbox.opens_to(token)
-        {
-            return Ok(Found::Live(sandbox.clone()));
+        match (table.live.get(id), table.over.get(id)) {
+            (Some(sandbox), _) if sandbox.opens_to(token) => Ok(Found::Live(sandbox.clone())),
+            (None, Some(stored)) if token.may_use(&stored.record) => {
+                Ok(Found::Over(Box::new(show(&stored.record))))
+            }
+            _ => Err(HubError::SandboxNotFound(id.to_owned())),
         }
-        if let Some(stored) = table.over.get(id)
-            && token.may_use(&stored.record)
-        {
-            return Ok(Found::Over(Box::new(show(&stored.record))));
-        }
-        Err(HubError::SandboxNotFound(id.to_owned()))
     }
 
     /// A live one that this token may use.
@@ -257,8 +253,8 @@ impl Registry {
             .map(Sandbox::record)
             .collect();
         if over {
-            let stored = table.over.values().map(|stored| &stored.record);
-            let seen = stored.filter(|record| token.may_use(record));
+            let ended = table.ended().map(|stored| &stored.record);
+            let seen = ended.filter(|record| token.may_use(record));
             records.extend(seen.map(show));
         }
         drop(table);
@@ -269,7 +265,7 @@ impl Registry {
     pub(crate) fn states(&self) -> Vec<SandboxState> {
         let table = self.table();
         let live = table.live.values().map(Sandbox::state);
-        live.chain(table.over.values().map(|stored| stored.record.state))
+        live.chain(table.ended().map(|stored| stored.record.state))
             .collect()
     }
 
@@ -465,11 +461,16 @@ impl Table {
         Ok(free)
     }
 
+    /// What is over and has no successor.
+    fn ended(&self) -> impl Iterator<Item = &Stored> {
+        let over = self.over.values();
+        over.filter(|stored| !self.live.contains_key(&stored.record.id))
+    }
+
     /// Drops records that are too old or too many; gives their ids.
     fn drop_old(&mut self) -> Vec<SandboxId> {
         let mut ended: Vec<(Timestamp, SandboxId)> = self
-            .over
-            .values()
+            .ended()
             .map(|stored| {
                 let record = &stored.record;
                 (

@@ -25,7 +25,7 @@ use rustix::process::{Pid, WaitOptions, WaitStatus};
 use sandshell_sys::capability::Capabilities;
 use sandshell_sys::rights::Rights;
 use sandshell_sys::spawn::{Identity, SpawnError, SpawnPlan, Spawned, Stage, spawn};
-use sandshell_sys::{packet, procfs, signal};
+use sandshell_sys::{packet, procfs, signal, turn};
 
 use crate::harden::{self, Devices, Filters, HardenError, Hardened, InitHardening};
 use crate::keeper::{Keepers, Lost};
@@ -157,6 +157,7 @@ pub(crate) fn serve(
         &[SIGCHLD, SIGTERM]
     };
     let signals = signal::block_all_and_watch(watched).map_err(setup("signalfd"))?;
+    turn::ask_for_short_ones();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     if let Some(ready) = ready {
         ready.send(socket).map_err(setup("ready message"))?;

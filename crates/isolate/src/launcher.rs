@@ -31,8 +31,8 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sandshell_sys::namespace::{self, Namespaces};
 use sandshell_sys::packet::{self, Packet};
-use sandshell_sys::signal;
 use sandshell_sys::spawn::{SpawnPlan, Spawned, spawn};
+use sandshell_sys::{signal, turn};
 use serde::{Deserialize, Serialize};
 
 use crate::harden::Filters;
@@ -293,21 +293,7 @@ pub fn read_outcome(report: OwnedFd) -> Result<Outcome, LauncherError> {
     serde_json::from_slice(&text).map_err(|_| LauncherError::Died)
 }
 
-/// A packet, waited for; `None` when the other end is gone.
-fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Option<Packet> {
-    loop {
-        match packet::receive(socket, buffer) {
-            Ok(received) => return received,
-            Err(Errno::AGAIN) => {
-                let _ = poll(&mut [PollFd::new(socket, PollFlags::IN)], None);
-            }
-            Err(Errno::INTR) => {}
-            Err(_) => return None,
-        }
-    }
-}
-
-/// The same for an answer, which must not be lost. The room that was kept for its descriptors is given
+/// Waits for an answer, which must not be lost. The room that was kept for its descriptors is given
 /// up when there is no other; if someone else takes that too, it waits.
 fn receive_answer(socket: &OwnedFd, buffer: &mut [u8], room: Vec<OwnedFd>) -> Option<Packet> {
     let mut room = Some(room);
@@ -353,6 +339,7 @@ struct Kept {
 pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
     // Agents are told of by their pidfds; nobody collects them.
     signal::ignore(signal::CHLD);
+    turn::ask_for_short_ones();
     rustix::process::umask(Mode::from_raw_mode(0o077));
     let workshop = Workshop {
         parent: Parent::own(),
@@ -363,7 +350,7 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
     let mut directories = Vec::new();
     let mut held = Vec::new();
     let mut buffer = [0; 16];
-    while let Some(Packet { mut fds, .. }) = receive(&socket, &mut buffer) {
+    while let Ok(Some(Packet { mut fds, .. })) = packet::wait_for(&socket, &mut buffer) {
         let Some(wish) = fds.pop().and_then(read_wish) else {
             break;
         };
@@ -640,7 +627,6 @@ fn begin_in(groups: SandboxGroups, plan: &SandboxPlan) -> Result<Begun, Step> {
     let all = Namespaces::USER
         .and(Namespaces::PID)
         .and(Namespaces::MOUNT)
-        .and(Namespaces::NET)
         .and(Namespaces::IPC)
         .and(Namespaces::UTS);
     let born =

@@ -221,9 +221,13 @@ fn memory_of_machine() -> Option<u64> {
     (info.totalram as u64).checked_mul(u64::from(info.mem_unit))
 }
 
+/// Found out once: few machines change it while they run.
 fn pids_of_machine() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/pid_max").ok()?;
-    text.trim().parse().ok()
+    static FOUND: LazyLock<Option<u64>> = LazyLock::new(|| {
+        let text = std::fs::read_to_string("/proc/sys/kernel/pid_max").ok()?;
+        text.trim().parse().ok()
+    });
+    *FOUND
 }
 
 /// The groups in which limits can be set for what is started, or why not.

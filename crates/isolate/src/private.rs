@@ -15,7 +15,7 @@
 //! everything in there: the kernel sees to that before the reaper itself is gone.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -55,13 +55,6 @@ pub(crate) struct Home<'a> {
 }
 
 impl<'a> Home<'a> {
-    /// All that a warden must keep open for it.
-    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let namespaces = [&self.mounts, &self.groups, &self.users];
-        let own = namespaces.into_iter().chain(self.joins.files());
-        own.map(|fd| fd.as_fd()).chain(self.hardening.channels)
-    }
-
     /// Goes where the commands' groups and files are; what is forked afterwards is in the same groups
     /// and has a copy of their mounts.
     fn enter(&self) -> Result<(), Errno> {

@@ -1,20 +1,23 @@
 //! From the launcher's fork to an agent in its own namespaces, with an init in the commands' ones.
 //!
 //! ```text
-//! launcher ─fork─► stage: in U1, P1, M1, N, I, T
+//! launcher ─fork─► stage: in U1, P1, M1, I, T
 //!                   │ waits for its ids                                   (ids are mapped from outside)
-//!                   ├─fork─► init: P2, M2 ─ root ─ U2 ─ asks for ids ─► READY ─► proof ─► serves
-//!                   │ own root, /proc of P1, loopback, host name
-//!                   │ maps init's ids
+//!                   ├─fork─► init: P2, M2 ─ root ─ N ─ U2 ─ asks for ids ─► READY ─► proof ─► serves
+//!                   │ N, own root, /proc of P1, loopback, host name
 //!                   ├─fork─► warden: waits for the first private tree
-//!                   │ gives up its rights
+//!                   │ maps init's ids, gives up its rights
 //!                   ▼
-//!                  agent
+//!                  agent: waits for READY when it needs init
 //! ```
 //!
 //! The agent's root holds its state, its /proc and /dev/null, nothing else. Namespaces that commands
 //! live in are all owned by U1; U2, in which they run, is made last and owns nothing, so that not
 //! even its root has rights over a mount, the network or init.
+//!
+//! Stage and init work at once: N takes the kernel longest of all, so the stage makes it while init builds the
+//! root, and the warden is forked before there is a place for its programs. Each meets what was not there yet at
+//! its [gate](pass_gates).
 
 mod inner;
 mod warden;
@@ -58,8 +61,11 @@ const STATE: &str = "/state";
 /// does not count as one.
 const SEEN: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
+/// What comes with namespaces to enter.
+const GATES: &[u8] = b"gates";
+
 /// What init waits for before it goes on.
-pub(crate) const MAPPED: &[u8] = b"mapped";
+const MAPPED: &[u8] = b"mapped";
 
 /// A step on the way to a sandbox that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -211,8 +217,8 @@ impl Report {
 /// What an agent takes over.
 #[derive(Debug)]
 pub struct Seat {
-    /// Its init, which is ready.
-    pub init: InitHandle,
+    /// Its init, which is on its way in.
+    pub init: Arriving,
     /// A bound socket, on which it must listen itself: that is how it can be told who it is.
     pub socket: OwnedFd,
     /// The directory it keeps its state in.
@@ -223,6 +229,25 @@ pub struct Seat {
     pub report: Report,
     /// The plan's settings for the agent.
     pub settings: serde_json::Value,
+}
+
+/// An init that hardens itself while its agent starts.
+#[derive(Debug)]
+pub struct Arriving(InitHandle);
+
+impl Arriving {
+    /// Blocks until it is ready.
+    pub fn arrive(self) -> Result<InitHandle, Step> {
+        let Self(mut init) = self;
+        match wait_for_event(&init.socket) {
+            Some(Event::Ready {
+                root: Some(root), ..
+            }) => init.root = Some(root),
+            Some(Event::Unfit(step)) => return Err(step),
+            _ => return Err(Step::at("init")(Errno::PIPE)),
+        }
+        Ok(init)
+    }
 }
 
 /// What the launcher leaves to the stage across the fork.
@@ -289,7 +314,7 @@ pub(crate) fn become_agent(
 }
 
 struct Made {
-    init: InitHandle,
+    init: Arriving,
     socket: OwnedFd,
     liveness: Option<OwnedFd>,
     settings: serde_json::Value,
@@ -308,26 +333,26 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
     } = birth;
     signal::default_all();
     signal::ignore(signal::PIPE);
+    rustix::process::setsid().map_err(Step::at("setsid"))?;
+    // What is built has the modes it is given.
+    rustix::process::umask(Mode::empty());
+    rootfs::privatise().map_err(Step::at("private mounts"))?;
+    let (ours, theirs) = packet::pair().map_err(Step::at("init's socket"))?;
+    let (proof, prover) = pipe_with(PipeFlags::CLOEXEC).map_err(Step::at("a pipe"))?;
     let mut byte = [0];
     if rustix::io::read(&go, &mut byte).map_err(Step::at("the launcher"))? != 1 {
         return Err(Step::at("the launcher is gone")(Errno::PIPE));
     }
-    rustix::process::setsid().map_err(Step::at("setsid"))?;
     set_capabilities_secure_bits(CapabilitiesSecureBits::NO_SETUID_FIXUP)
         .map_err(Step::at("securebits"))?;
-    // What is built has the modes it is given.
-    rustix::process::umask(Mode::empty());
     let own = Own::of(plan.ids);
     // The sandbox's groups are the agent's, so whoever is to be born in one must be its child.
     own.take_on(own.agent).map_err(Step::at("user ids"))?;
-    rootfs::privatise().map_err(Step::at("private mounts"))?;
     let trees = match trees {
         Some(trees) => trees,
         None => Trees::open(&plan)?,
     };
     let channels = channels(own).map_err(Step::at("session channels"))?;
-    let (ours, theirs) = packet::pair().map_err(Step::at("init's socket"))?;
-    let (proof, prover) = pipe_with(PipeFlags::CLOEXEC).map_err(Step::at("a pipe"))?;
     let ceilings = Ceilings {
         // Where a group keeps their number, it can be changed later.
         pids: plan.limits.pids.filter(|_| !groups.limits_pids()),
@@ -349,26 +374,27 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
         inner::run(&entrance, prover);
     };
     drop((theirs, trees.shown, prover));
+    let network = new_network().map_err(Step::at(NEW_NAMESPACES))?;
+    packet::send(&ours, GATES, &[network.as_fd()]).map_err(Step::at("init's network"))?;
+    drop(network);
     own_surroundings(&plan, trees.state)?;
+    let home = warden::Home {
+        joins,
+        ceilings,
+        hardening: hardening(workshop, &channels),
+    };
+    let warden = warden::post(home).map_err(Step::at("the warden"))?;
     expect_event(&ours, |event| matches!(event, Event::NeedMap))?;
     // Init has built its root, and may not be looked at any more once it has its ids.
     let gates = warden::Gates::of(init.pid).map_err(Step::at("init's namespaces"))?;
     map_ids(init.pid, plan.ids).map_err(Step::at("init's ids"))?;
     packet::send(&ours, MAPPED, &[]).map_err(Step::at("init's ids"))?;
-    let home = gates.home(joins, ceilings, hardening(workshop, &channels));
-    let warden = warden::post(home).map_err(Step::at("the warden"))?;
+    packet::send(&warden.socket, GATES, &gates.all()).map_err(Step::at("the warden"))?;
     // What the agent makes for shells they must be able to read; its state lies behind a private door.
     rustix::process::umask(Mode::from_raw_mode(0o022));
     drop_capabilities(plan.ids).map_err(Step::at("the agent's capabilities"))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Step::at("non-dumpable"))?;
-    let root = match wait_for_event(&ours) {
-        Some(Event::Ready {
-            root: Some(root), ..
-        }) => root,
-        Some(Event::Unfit(step)) => return Err(step),
-        _ => return Err(Step::at("init")(Errno::PIPE)),
-    };
-    let handle = InitHandle {
+    let init = Arriving(InitHandle {
         socket: ours,
         pidfd: init.pidfd,
         surroundings: Surroundings {
@@ -378,16 +404,38 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
             warden: Some(warden),
             warden_plan: WardenPlan::default(),
         },
-        root: Some(root),
+        root: None,
         channels: Some(channels),
         proof: Proof::coming(proof, known(&plan, &groups)),
-    };
+    });
     Ok(Made {
-        init: handle,
+        init,
         socket,
         liveness,
         settings: plan.agent,
     })
+}
+
+/// Goes to a fresh network namespace, and gives its descriptor.
+fn new_network() -> Result<OwnedFd, Errno> {
+    namespace::unshare_network()?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    open("/proc/self/ns/net", flags, Mode::empty())
+}
+
+/// Waits until there are these namespaces to enter.
+fn pass_gates<const COUNT: usize>(socket: &OwnedFd) -> Result<[OwnedFd; COUNT], Errno> {
+    let gates = await_word(socket, GATES)?;
+    gates.try_into().map_err(|_| Errno::PROTO)
+}
+
+/// Waits for a word; gives what came with it.
+fn await_word(socket: &OwnedFd, word: &[u8]) -> Result<Vec<OwnedFd>, Errno> {
+    let mut buffer = [0; 16];
+    match packet::wait_for(socket, &mut buffer)? {
+        Some(packet) if buffer.get(..packet.len) == Some(word) => Ok(packet.fds),
+        _ => Err(Errno::PIPE),
+    }
 }
 
 /// What init, and whoever else starts programs of the sandbox, gives up.

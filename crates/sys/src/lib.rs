@@ -19,12 +19,14 @@ pub mod namespace;
 pub mod packet;
 pub mod procfs;
 pub mod pty;
+pub mod quiet;
 pub mod reactor;
 pub mod rights;
 pub mod seccomp;
 pub mod signal;
 pub mod spawn;
 pub mod task;
+pub mod turn;
 pub mod wire;
 
 pub use rustix::io::Errno;

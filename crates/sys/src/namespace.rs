@@ -90,6 +90,16 @@ pub fn unshare_cgroup() -> Result<(), Errno> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWCGROUP) }
 }
 
+/// Leaves the network namespace for a fresh one. For a process with one thread.
+#[allow(
+    unsafe_code,
+    reason = "unshare is unsafe for descriptors, which stay shared"
+)]
+pub fn unshare_network() -> Result<(), Errno> {
+    // SAFETY: the flag does not change what descriptors or memory mean.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
+}
+
 /// Leaves the user namespace for a fresh one. For a process with one thread.
 #[allow(
     unsafe_code,

@@ -4,6 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -49,6 +50,20 @@ pub struct Packet {
 /// Receives one packet; `Ok(None)` when the other end is gone. What was cut is lost.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<Option<Packet>, Errno> {
     receive_with(socket, buffer, RecvFlags::empty())
+}
+
+/// The same, waited for.
+pub fn wait_for(socket: impl AsFd, buffer: &mut [u8]) -> Result<Option<Packet>, Errno> {
+    loop {
+        match receive(&socket, buffer) {
+            Err(Errno::AGAIN) => match poll(&mut [PollFd::new(&socket, PollFlags::IN)], None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            },
+            Err(Errno::INTR) => {}
+            received => return received,
+        }
+    }
 }
 
 /// The same for packets that must not be lost: one that was cut is still there.

@@ -62,6 +62,23 @@ async fn a_sandbox_is_made_used_and_gone() {
 }
 
 #[tokio::test]
+async fn a_record_outlives_a_successor_that_cannot_be_made() {
+    let hub = Hub::start();
+    let client = hub.client();
+    sandbox(&client, "one").await;
+    let gone = in_time(client.destroy_sandbox(&id_of("one")))
+        .await
+        .unwrap();
+    let spec = SandboxSpec {
+        image: Some("there-is-none".to_owned()),
+        ..spec_of("one")
+    };
+    let refused = code_of(in_time(client.create_sandbox(&spec)).await);
+    assert_eq!(refused, ErrorCode::ImageNotFound);
+    assert_eq!(get(&client, "one").await, gone);
+}
+
+#[tokio::test]
 async fn one_id_is_one_sandbox() {
     let hub = Hub::start();
     let client = hub.client();

@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 use http::Method;
 use sandshell_client::Client;
 use sandshell_client::types::{SandboxState, SessionRequest};
-use sandshell_testkit::{Hub, find_binary};
+use sandshell_testkit::{Hub, children_deep, find_binary};
 
 use super::{get, id_of, raw, raw_with, sandbox};
-use crate::calls::{exec, in_time};
+use crate::calls::{exec, in_time, skipped};
 
 #[tokio::test]
 async fn the_document_has_the_hubs_routes_and_each_sandboxs() {
@@ -221,4 +221,45 @@ async fn a_unix_socket_needs_no_token() {
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(child.wait().unwrap().success());
+}
+
+/// How long a turn of a process is, in nanoseconds, by its `/proc/PID/sched`.
+fn turn_in(sched: &str) -> Option<u64> {
+    let line = sched.lines().find(|line| line.starts_with("se.slice"))?;
+    line.rsplit_once(':')?.1.trim().parse().ok()
+}
+
+/// Whether the kernel lets a process ask for its own.
+fn turns_can_be_asked_for() -> bool {
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|part| part.parse().ok());
+    let version: (u32, u32) = (
+        numbers.next().unwrap_or_default(),
+        numbers.next().unwrap_or_default(),
+    );
+    version >= (6, 12)
+}
+
+#[tokio::test]
+async fn whoever_passes_messages_on_has_short_turns_and_commands_have_the_usual() {
+    let own = std::fs::read_to_string("/proc/self/sched").unwrap_or_default();
+    let Some(usual) = turn_in(&own).filter(|_| turns_can_be_asked_for()) else {
+        skipped("this kernel tells of no turns, or gives all the same");
+        return;
+    };
+    let hub = Hub::start();
+    let inside = sandbox(&hub.client(), "one").await;
+    let command = exec(&inside, "cat /proc/self/sched").await.stdout;
+    assert_eq!(turn_in(&command), Some(usual));
+    let everyone = [hub.pid()].into_iter().chain(children_deep(hub.pid()));
+    let short = everyone.filter(|pid| {
+        let sched = std::fs::read_to_string(format!("/proc/{pid}/sched"));
+        turn_in(&sched.unwrap_or_default()) == Some(100_000)
+    });
+    assert_eq!(short.count(), 4, "hub, launcher, agent and init");
 }

@@ -21,6 +21,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use sandshell_agent::parts::{ApiError, Kept, KeptBody, is_ready};
+use sandshell_sys::quiet::QuietStream;
 use sandshell_sys::task;
 use sandshell_types::ErrorCode;
 use tokio::net::UnixStream;
@@ -57,9 +58,9 @@ pub(crate) async fn knock(endpoint: &Endpoint) -> std::io::Result<()> {
     connect(endpoint).await.map(drop)
 }
 
-async fn connect(endpoint: &Endpoint) -> std::io::Result<UnixStream> {
+async fn connect(endpoint: &Endpoint) -> std::io::Result<QuietStream> {
     match endpoint {
-        Endpoint::Unix(path) => UnixStream::connect(path).await,
+        Endpoint::Unix(path) => QuietStream::new(UnixStream::connect(path).await?),
     }
 }
 

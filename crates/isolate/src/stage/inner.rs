@@ -2,15 +2,15 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use sandshell_sys::namespace;
 use sandshell_sys::spawn::Identity;
-use sandshell_sys::{namespace, packet};
 use sandshell_types::Protection;
 
-use super::{MAPPED, Own, Step, hardening, place_standard};
+use super::{MAPPED, Own, Step, await_word, hardening, pass_gates, place_standard};
 use crate::harden::{self, Ceilings, Hardened};
 use crate::init::{self, InitOptions};
 use crate::launcher::Workshop;
@@ -76,10 +76,11 @@ fn enter<'a>(entrance: &'a Entrance<'a>, prover: OwnedFd) -> Result<Hardened<'a>
     ceilings.set().map_err(Step::at("its limits"))?;
     // Its id map is written from outside, which needs this for a moment.
     set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(Step::at("dumpable"))?;
+    enter_network(socket).map_err(Step::at("init's network"))?;
     join(joins).map_err(Step::at("the sandbox's groups"))?;
     namespace::unshare_user().map_err(Step::at("the inner user namespace"))?;
     init::tell(socket, &Event::NeedMap);
-    await_map(socket).map_err(Step::at("init's ids"))?;
+    await_word(socket, MAPPED).map_err(Step::at("init's ids"))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Step::at("non-dumpable"))?;
     let bait = Bait::lay().map_err(Step::at("the probe"))?;
     let hardened = harden::on_init(&hardening(workshop, channels)).map_err(|error| Step {
@@ -132,17 +133,8 @@ fn join(joins: &Joins) -> Result<(), Errno> {
     write(&joins.after_namespace)
 }
 
-fn await_map(socket: &OwnedFd) -> Result<(), Errno> {
-    let mut buffer = [0; 16];
-    loop {
-        match packet::receive(socket, &mut buffer) {
-            Ok(Some(packet)) if buffer.get(..packet.len) == Some(MAPPED) => return Ok(()),
-            Ok(_) => return Err(Errno::PIPE),
-            Err(Errno::AGAIN) => {
-                poll(&mut [PollFd::new(socket, PollFlags::IN)], None)?;
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
+/// Goes where the stage has gone meanwhile.
+fn enter_network(socket: &OwnedFd) -> Result<(), Errno> {
+    let [network] = pass_gates(socket)?;
+    move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
 }
