@@ -2,6 +2,8 @@
 
 LISTEN ?= 127.0.0.1:4020
 RUN_DIR ?= .build/run
+# What make run does about protections that cannot be had here: best-effort goes without, and says so.
+ISOLATION ?=
 # How long make soak goes on.
 MINUTES ?= 30
 # A binary to use instead of building one.
@@ -35,7 +37,7 @@ help:
 run: $(if $(SANDSHELL_BIN),,build)
 	@mkdir -p $(RUN_DIR)
 	@echo 'Starting the hub; Ctrl-C ends it and its sandboxes.'
-	@exec $(or $(SANDSHELL_BIN),$(RELEASE)) serve --listen $(LISTEN) --destroy-on-exit \
+	@exec $(or $(SANDSHELL_BIN),$(RELEASE)) serve --listen $(LISTEN) --destroy-on-exit $(if $(ISOLATION),--isolation $(ISOLATION)) \
 		--state-dir $(RUN_DIR)/state --token-file $(RUN_DIR)/token \
 		--ready-file $(RUN_DIR)/ready
 

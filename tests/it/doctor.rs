@@ -47,6 +47,10 @@ fn doctor(dir: &Path, arguments: &[&str]) -> Command {
         .args(arguments)
         .env("XDG_STATE_HOME", dir)
         .env("XDG_RUNTIME_DIR", dir)
+        .env("XDG_CONFIG_HOME", dir)
+        .env_remove("SANDSHELL_URL")
+        .env_remove("SANDSHELL_HUB")
+        .env_remove("SANDSHELL_TOKEN")
         .env_remove("SANDSHELL_STATE_DIR")
         .env_remove("SANDSHELL_TOKEN_FILE");
     if !arguments.contains(&"--listen") {
@@ -262,4 +266,25 @@ fn tells_who_has_the_address() {
         ours["value"].as_str().unwrap().contains("has a hub"),
         "{ours}"
     );
+}
+
+#[test]
+fn the_hub_that_was_chosen_is_asked() {
+    let dir = TempDir::new().unwrap();
+    let hub = Hub::start();
+    let nobody = format!("http://{}", free_address());
+    for (url, token, status, said) in [
+        (hub.url(), hub.token(), "ok", "takes the token"),
+        (hub.url(), "wrong", "warn", "token"),
+        (&nobody, hub.token(), "warn", "does not answer"),
+    ] {
+        let mut command = doctor(dir.path(), &["--json"]);
+        command
+            .env("SANDSHELL_URL", url)
+            .env("SANDSHELL_TOKEN", token);
+        let report = report(&command.output().unwrap());
+        let row = row(&report, "hub");
+        assert_eq!(row["status"], status, "{row}");
+        assert!(row["value"].as_str().unwrap().contains(said), "{row}");
+    }
 }

@@ -178,7 +178,8 @@ impl Settings {
                 "the token file {} is empty",
                 path.display()
             ))
-            .hint("`sandshell login` writes one")),
+            .code(4)
+            .hint("`sandshell serve` says at its start which file has the token; SANDSHELL_TOKEN_FILE=FILE names it")),
             Ok(text) => Ok(Some(text.trim().to_owned())),
             // Nobody asked for that one.
             Err(_) if *origin == Origin::Default => Ok(None),
@@ -190,7 +191,7 @@ impl Settings {
                 &error,
             )
             .code(4)
-            .hint("`sandshell login` writes one")),
+            .hint("`sandshell serve` says at its start which file has the token; SANDSHELL_TOKEN_FILE=FILE names it")),
         }
     }
 }

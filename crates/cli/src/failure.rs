@@ -311,11 +311,11 @@ fn command_for(problem: &Problem) -> Option<String> {
         ErrorCode::ContextEnded => "`sandshell context restart CONTEXT` starts a fresh interpreter",
         ErrorCode::BackupNotFound => "`sandshell backup ls` lists backups",
         ErrorCode::TokenNotFound => "`sandshell token ls` lists tokens",
-        ErrorCode::FileNotFound => "`sandshell file ls` shows what is there",
+        ErrorCode::FileNotFound => "`sandshell file ls SANDBOX:DIR` shows what is there",
         ErrorCode::IsADirectory => {
-            "`sandshell file ls` lists it; `sandshell cp` copies directories"
+            "`sandshell file ls SANDBOX:DIR` lists it; `sandshell cp` copies directories"
         }
-        ErrorCode::NotADirectory => "`sandshell file stat` tells what it is",
+        ErrorCode::NotADirectory => "`sandshell file stat SANDBOX:PATH` tells what it is",
         ErrorCode::DirectoryNotEmpty => "add -r to remove what is in it, too",
         ErrorCode::PortNotFound | ErrorCode::PortUnreachable => {
             "`sandshell port ls` lists ports; `sandshell port wait PORT` waits for one"
@@ -340,12 +340,12 @@ fn command_for(problem: &Problem) -> Option<String> {
             "that is text for a shell, which goes after -c, as in `sandshell exec SANDBOX -c 'ls | wc'`"
         }
         ErrorCode::ProgramNotFound => {
-            "check the name with `sandshell exec -c 'command -v NAME'`; shell text goes after -c"
+            "check the name with `sandshell exec SANDBOX -c 'command -v NAME'`; shell text goes after -c"
         }
         ErrorCode::PermissionDenied if problem.hint.is_none() => {
-            "`sandshell file stat` shows whose it is; -u root does it with the rights of the sandbox's root"
+            "`sandshell file stat SANDBOX:PATH` shows whose it is; -u root does it with the rights of the sandbox's root"
         }
-        ErrorCode::ProgramNotExecutable => "`sandshell file stat` shows its mode",
+        ErrorCode::ProgramNotExecutable => "`sandshell file stat SANDBOX:PATH` shows its mode",
         ErrorCode::ProcessEnded => "`sandshell logs PROCESS` shows what it wrote",
         ErrorCode::UserNotFound => {
             "-u takes a user of the sandbox: `sandshell file cat /etc/passwd`"

@@ -659,7 +659,7 @@ async fn watch(hub: &Hub, sandbox: &Sandbox, request: &ChangesRequest) -> Result
                 let reason = serde_json::to_value(end.reason).unwrap_or_default();
                 let reason = reason.as_str().unwrap_or_default().replace('_', " ");
                 return Err(Failure::failed(format!("the watch is over: {reason}"))
-                    .hint("`sandshell file ls` shows what is there"));
+                    .hint("`sandshell file ls SANDBOX:DIR` shows what is there"));
             }
             _ => {}
         }

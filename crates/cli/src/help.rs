@@ -24,7 +24,7 @@ pub(crate) const TOPICS: &[(&str, &str)] = &[
         "\
 Exit codes
 
-  exec, run, shell, attach, wait, session exec, terminal attach:
+  exec, run, shell, attach, wait, port wait, session exec, terminal attach:
     the command's own; 128+n when signal n killed it (130 Ctrl-C, 137 SIGKILL, 143 SIGTERM)
     124   it took longer than --timeout
     125   we failed, not the command

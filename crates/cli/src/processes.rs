@@ -361,7 +361,11 @@ async fn waited(hub: &Hub, own: WaitArguments) -> Result<u8, Failure> {
         WaitOutcome::Log | WaitOutcome::Port => Ok(0),
         WaitOutcome::Timeout => {
             hub.out.remark("sandshell: it took too long");
-            Ok(124)
+            Ok(relay::TIMED_OUT)
+        }
+        WaitOutcome::Exit if reply.process.timed_out => {
+            hub.out.remark("sandshell: it took too long and was ended");
+            Ok(relay::TIMED_OUT)
         }
         WaitOutcome::Exit => {
             if early {

@@ -42,7 +42,7 @@ const GRACE_MS: u64 = 2000;
 /// Killed by SIGPIPE, as a shell would say it.
 pub(crate) const UNREAD: u8 = 141;
 /// It took too long, as `timeout` says it.
-const TIMED_OUT: u8 = 124;
+pub(crate) const TIMED_OUT: u8 = 124;
 /// Left by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 

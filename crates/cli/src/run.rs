@@ -132,7 +132,7 @@ fn run_in(
 }
 
 /// Protection is never silently off.
-fn say_missing(protections: &[Protection]) {
+pub(crate) fn say_missing(protections: &[Protection]) {
     let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for protection in protections {
         if protection.status == ProtectionStatus::Off {

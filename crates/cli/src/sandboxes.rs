@@ -13,6 +13,7 @@ use sandshell_client::types::{
 use crate::connection::{Done, Hub, Remote};
 use crate::failure::Failure;
 use crate::output::{ago, size, span};
+use crate::run::say_missing;
 use crate::values;
 
 /// What is done about a protection that cannot be had.
@@ -55,7 +56,7 @@ impl From<Idle> for OnIdle {
 /// What a sandbox may use, and what can be changed of that while it is there.
 #[derive(Debug, Args)]
 pub(crate) struct Most {
-    /// Most memory, such as 512m.
+    /// Most memory, such as 512m [usually: 2g].
     #[arg(long, value_name = "SIZE", value_parser = values::bytes)]
     memory: Option<u64>,
 
@@ -63,7 +64,7 @@ pub(crate) struct Most {
     #[arg(long, value_name = "COUNT")]
     cpus: Option<f64>,
 
-    /// Most processes and threads.
+    /// Most processes and threads [usually: 1024].
     #[arg(long, value_name = "COUNT")]
     pids: Option<u64>,
 }
@@ -116,7 +117,7 @@ pub(crate) struct CreateArguments {
     #[command(flatten)]
     most: Most,
 
-    /// Most bytes it may write, such as 2g.
+    /// Most bytes it may write, such as 2g [usually: 1g, at most half of the memory].
     #[arg(long, value_name = "SIZE", value_parser = values::bytes)]
     disk: Option<u64>,
 
@@ -210,6 +211,7 @@ pub(crate) fn create(remote: Remote, own: CreateArguments) -> Done {
             }
         })?;
         hub.out.made(&record, record.id.as_str())?;
+        say_missing(&record.protections);
         Ok(ExitCode::SUCCESS)
     })
 }

@@ -23,7 +23,7 @@ use crate::init::{CHANNELS_FD, InitOptions, SOCKET_FD, Unaided};
 use crate::limits::{Controllers, Parent, SandboxGroups};
 use crate::probe::{self, Outside};
 use crate::proof::Proof;
-use crate::protocol::Event;
+use crate::protocol::{Event, ReceiveError};
 
 const CLONE_NEWNS: u64 = 0x0002_0000;
 const CLONE_NEWPID: u64 = 0x2000_0000;
@@ -355,7 +355,13 @@ pub(crate) fn wait_for_event(socket: &OwnedFd) -> Option<Event> {
         tv_nsec: 0,
     };
     match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout)) {
-        Ok(1..) => Event::receive(socket).ok().flatten(),
+        Ok(1..) => match Event::receive(socket) {
+            // That it did not live to read a word of ours is told first, and once; what it said itself comes after.
+            Err(ReceiveError::Socket(Errno::CONNRESET)) => Event::receive(socket),
+            received => received,
+        }
+        .ok()
+        .flatten(),
         _ => None,
     }
 }

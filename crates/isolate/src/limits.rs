@@ -221,13 +221,9 @@ fn memory_of_machine() -> Option<u64> {
     (info.totalram as u64).checked_mul(u64::from(info.mem_unit))
 }
 
-/// Found out once: few machines change it while they run.
 fn pids_of_machine() -> Option<u64> {
-    static FOUND: LazyLock<Option<u64>> = LazyLock::new(|| {
-        let text = std::fs::read_to_string("/proc/sys/kernel/pid_max").ok()?;
-        text.trim().parse().ok()
-    });
-    *FOUND
+    let text = std::fs::read_to_string("/proc/sys/kernel/pid_max").ok()?;
+    text.trim().parse().ok()
 }
 
 /// The groups in which limits can be set for what is started, or why not.

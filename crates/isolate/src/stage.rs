@@ -333,16 +333,17 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
     } = birth;
     signal::default_all();
     signal::ignore(signal::PIPE);
-    rustix::process::setsid().map_err(Step::at("setsid"))?;
-    // What is built has the modes it is given.
-    rustix::process::umask(Mode::empty());
-    rootfs::privatise().map_err(Step::at("private mounts"))?;
-    let (ours, theirs) = packet::pair().map_err(Step::at("init's socket"))?;
-    let (proof, prover) = pipe_with(PipeFlags::CLOEXEC).map_err(Step::at("a pipe"))?;
+    // What needs no ids is done while they are mapped. Whether it could be is told afterwards: until then the launcher
+    // knows this process by its number.
+    let ahead = ahead_of_ids();
     let mut byte = [0];
     if rustix::io::read(&go, &mut byte).map_err(Step::at("the launcher"))? != 1 {
         return Err(Step::at("the launcher is gone")(Errno::PIPE));
     }
+    let Ahead {
+        init: (ours, theirs),
+        proof: (proof, prover),
+    } = ahead?;
     set_capabilities_secure_bits(CapabilitiesSecureBits::NO_SETUID_FIXUP)
         .map_err(Step::at("securebits"))?;
     let own = Own::of(plan.ids);
@@ -375,9 +376,14 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
     };
     drop((theirs, trees.shown, prover));
     let network = new_network().map_err(Step::at(NEW_NAMESPACES))?;
-    packet::send(&ours, GATES, &[network.as_fd()]).map_err(Step::at("init's network"))?;
+    match packet::send(&ours, GATES, &[network.as_fd()]) {
+        // Init has ended, and has said why.
+        Ok(()) | Err(Errno::PIPE) => {}
+        Err(errno) => return Err(Step::at("init's network")(errno)),
+    }
     drop(network);
     own_surroundings(&plan, trees.state)?;
+    // Forked after N was made, so that what it starts is in N, too.
     let home = warden::Home {
         joins,
         ceilings,
@@ -413,6 +419,25 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
         socket,
         liveness,
         settings: plan.agent,
+    })
+}
+
+/// What a stage makes before it has ids.
+struct Ahead {
+    /// Both ends of init's socket.
+    init: (OwnedFd, OwnedFd),
+    /// Both ends of the line on which the proof comes.
+    proof: (OwnedFd, OwnedFd),
+}
+
+fn ahead_of_ids() -> Result<Ahead, Step> {
+    rustix::process::setsid().map_err(Step::at("setsid"))?;
+    // What is built has the modes it is given.
+    rustix::process::umask(Mode::empty());
+    rootfs::privatise().map_err(Step::at("private mounts"))?;
+    Ok(Ahead {
+        init: packet::pair().map_err(Step::at("init's socket"))?,
+        proof: pipe_with(PipeFlags::CLOEXEC).map_err(Step::at("a pipe"))?,
     })
 }
 

@@ -22,8 +22,6 @@ impl Namespaces {
     pub const PID: Self = Self(libc::CLONE_NEWPID as u64);
     /// Users and capabilities.
     pub const USER: Self = Self(libc::CLONE_NEWUSER as u64);
-    /// Network.
-    pub const NET: Self = Self(libc::CLONE_NEWNET as u64);
     /// System V objects and message queues.
     pub const IPC: Self = Self(libc::CLONE_NEWIPC as u64);
     /// Host name.

@@ -4,10 +4,12 @@
 //! stream always watches for it, which wakes both processes for nothing in each exchange of messages, and keeps the one
 //! that reads from its work meanwhile. This one watches for room from a write that found none to the next that did.
 
+use std::future::Future as _;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -16,15 +18,33 @@ use rustix::net::{
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
+use tokio::task::coop;
+use tokio::time::{Sleep, sleep};
 
 use crate::reactor;
+
+/// Most pieces of one write, by the kernel's own limit.
+const PIECES: usize = 1024;
+
+/// Pause before room is looked for again where no descriptor was left to be told of it.
+const NO_DESCRIPTOR: Duration = Duration::from_millis(10);
 
 /// The stream.
 #[derive(Debug)]
 pub struct QuietStream {
     socket: AsyncFd<OwnedFd>,
-    /// The same socket, watched for room.
-    room: Option<AsyncFd<OwnedFd>>,
+    room: Room,
+}
+
+/// Where room to write comes from.
+#[derive(Debug)]
+enum Room {
+    /// There was some at the last write.
+    Enough,
+    /// The same socket, watched for it.
+    Watched(AsyncFd<OwnedFd>),
+    /// It is looked for again then.
+    Later(Pin<Box<Sleep>>),
 }
 
 impl QuietStream {
@@ -33,7 +53,7 @@ impl QuietStream {
         let socket = OwnedFd::from(stream.into_std()?);
         Ok(Self {
             socket: reactor::watch(socket, Interest::READABLE)?,
-            room: None,
+            room: Room::Enough,
         })
     }
 
@@ -42,29 +62,52 @@ impl QuietStream {
         cx: &mut Context<'_>,
         send: impl Fn(BorrowedFd<'_>) -> Result<usize, Errno>,
     ) -> Poll<io::Result<usize>> {
+        let turn = ready!(coop::poll_proceed(cx));
         loop {
             match send(self.socket.get_ref().as_fd()) {
                 Ok(count) => {
-                    self.room = None;
+                    self.room = Room::Enough;
+                    turn.made_progress();
                     return Poll::Ready(Ok(count));
                 }
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => {}
                 Err(errno) => return Poll::Ready(Err(errno.into())),
             }
-            let room = if let Some(room) = &self.room {
-                room
-            } else {
-                let socket = self.socket.get_ref().try_clone()?;
-                self.room
-                    .insert(reactor::watch(socket, Interest::WRITABLE)?)
-            };
-            ready!(room.poll_write_ready(cx))?.clear_ready();
+            if matches!(self.room, Room::Enough) {
+                self.room = self.look_for_room()?;
+            }
+            match &mut self.room {
+                Room::Enough => {}
+                Room::Watched(socket) => ready!(socket.poll_write_ready(cx))?.clear_ready(),
+                Room::Later(pause) => {
+                    ready!(pause.as_mut().poll(cx));
+                    self.room = Room::Enough;
+                }
+            }
+        }
+    }
+
+    fn look_for_room(&self) -> io::Result<Room> {
+        let socket = self.socket.get_ref().try_clone();
+        match socket.and_then(|socket| reactor::watch(socket, Interest::WRITABLE)) {
+            Ok(watched) => Ok(Room::Watched(watched)),
+            // What is open is not to end because nothing more can be opened.
+            Err(error) if is_lack(&error) => Ok(Room::Later(Box::pin(sleep(NO_DESCRIPTOR)))),
+            Err(error) => Err(error),
         }
     }
 }
 
+fn is_lack(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOSPC)
+    )
+}
+
 impl AsyncRead for QuietStream {
+    #[allow(unsafe_code, reason = "to clear a buffer before each read takes longer than the read")]
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -72,7 +115,8 @@ impl AsyncRead for QuietStream {
     ) -> Poll<io::Result<()>> {
         loop {
             let mut ready = ready!(self.socket.poll_read_ready(cx))?;
-            let free = buffer.initialize_unfilled();
+            // SAFETY: nothing but the kernel writes to it, and nothing is taken out of it.
+            let free = unsafe { buffer.unfilled_mut() };
             let wanted = free.len();
             match recv(ready.get_inner(), free, RecvFlags::empty()) {
                 Ok((_, read)) => {
@@ -80,6 +124,8 @@ impl AsyncRead for QuietStream {
                     if read > 0 && read < wanted {
                         ready.clear_ready();
                     }
+                    // SAFETY: the kernel has written that many.
+                    unsafe { buffer.assume_init(read) };
                     buffer.advance(read);
                     return Poll::Ready(Ok(()));
                 }
@@ -106,8 +152,9 @@ impl AsyncWrite for QuietStream {
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let none = SendAncillaryBuffer::default;
+        let pieces = bytes.get(..PIECES).unwrap_or(bytes);
         self.poll_send(cx, |socket| {
-            sendmsg(socket, bytes, &mut none(), SendFlags::NOSIGNAL)
+            sendmsg(socket, pieces, &mut none(), SendFlags::NOSIGNAL)
         })
     }
 

@@ -5,10 +5,13 @@ const SHORTEST: u64 = 100_000;
 
 /// Tells the kernel that this thread runs for a moment each time it is woken, as one does that passes messages on:
 /// since Linux 6.12 whoever asks for short turns has them soon, before those who compute. It gets no more of the processor by
-/// it, and what is forked has turns as usual. A kernel that knows nothing of it changes nothing.
+/// it, and what is forked has turns as usual. Who was given another policy or priority than the usual keeps it.
 #[allow(unsafe_code, reason = "no wrapper sets what a turn is")]
 pub fn ask_for_short_ones() {
-    let Ok(nice) = rustix::process::getpriority_process(None) else {
+    // SAFETY: the call asks for a number of this thread's.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    let nice = rustix::process::getpriority_process(None);
+    let Some(nice) = nice.ok().filter(|nice| *nice >= 0 && policy == libc::SCHED_OTHER) else {
         return;
     };
     let attributes = libc::sched_attr {

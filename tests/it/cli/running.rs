@@ -5,8 +5,11 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use sandshell_testkit::{Hub, UnprivilegedUser};
+use tempfile::TempDir;
 
 use super::User;
+use crate::calls::skipped;
 
 /// Far above any honest answer, also on a loaded machine.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -47,6 +50,39 @@ fn streams_and_codes_are_the_commands_own() {
     ] {
         assert_eq!(user.run(words).code, Some(code), "{words:?}");
     }
+}
+
+#[test]
+fn who_waits_for_a_process_hears_that_its_time_was_over() {
+    let user = User::with_box();
+    let start = ["exec", "-d", "--name", "long", "--timeout", "100ms", "--"];
+    user.ok(&[&start[..], &["sleep", "600"]].concat());
+    let waited = user.run(&["wait", "long"]);
+    assert_eq!(waited.code, Some(124), "{}", waited.err);
+    assert!(waited.err.contains("took too long"), "{}", waited.err);
+}
+
+/// What a sandbox of an ordinary user lacks is said when it is made.
+#[test]
+fn a_create_says_which_protections_are_off() {
+    let Some(ordinary) = UnprivilegedUser::get() else {
+        skipped("only root can become an ordinary user for a test");
+        return;
+    };
+    let hub = Hub::of(ordinary);
+    let home = TempDir::new().unwrap();
+    let words = ["create", "small", "--memory", "256m", "--isolation", "best-effort"];
+    let made = super::ended(
+        super::bare(home.path(), &words)
+            .env("SANDSHELL_URL", hub.url())
+            .env("SANDSHELL_TOKEN", hub.token()),
+    );
+    assert_eq!((made.code, &*made.out), (Some(0), "small\n"));
+    assert!(
+        made.err.contains("without") && made.err.contains("memory-limit"),
+        "{}",
+        made.err
+    );
 }
 
 #[test]

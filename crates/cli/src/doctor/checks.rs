@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use rustix::process::{Resource, getrlimit};
 use sandshell_agent::Listen;
+use sandshell_client::{Client, ClientError, SandboxFilter};
 use sandshell_sys::cgroup::{Controller, Facts, Version, locate, locate_unified};
 use sandshell_sys::landlock;
 
@@ -18,6 +19,8 @@ use super::host::{bytes, existing, kernel, number, program};
 use super::report::{Check, Status};
 use crate::agent::default_state_dir;
 use crate::arguments::DoctorArguments;
+use crate::config::{Origin, Settings};
+use crate::connection::Remote;
 use crate::listener::Listener;
 
 /// The first kernel with all calls that the root of a sandbox is made with (`mount_setattr`).
@@ -61,6 +64,7 @@ pub(super) fn all(arguments: &DoctorArguments) -> Vec<Check> {
         address,
         token(&token_file, hub),
     ];
+    checks.extend(hub_in_use());
     checks.extend(TOOLS.iter().map(tool));
     checks
 }
@@ -369,22 +373,61 @@ fn address(listen: &Listen) -> (Check, bool) {
     (check, false)
 }
 
-/// Whether what listens there answers as a hub does. No token is shown to it.
-fn is_hub(address: SocketAddr) -> bool {
+/// The hub that other commands would ask, where one was chosen: whether it answers, and takes the token.
+fn hub_in_use() -> Option<Check> {
+    const NAME: &str = "hub";
+    let settings = match Settings::read(&Remote::default()) {
+        Ok(settings) if settings.url.origin == Origin::Default => return None,
+        Ok(settings) => settings,
+        Err(failure) => {
+            let remedy = "`sandshell config show` tells where each setting comes from";
+            return Some(Check::warn(NAME, failure.line(), remedy));
+        }
+    };
+    let url = format!("{} ({})", settings.url.value, settings.url.origin);
+    let token = match settings.read_token() {
+        Ok(token) => token,
+        Err(failure) => {
+            let remedy = "set SANDSHELL_TOKEN_FILE to the file that `sandshell serve` named at its start";
+            return Some(Check::warn(NAME, format!("{url}: {}", failure.line()), remedy));
+        }
+    };
+    let client = Client::new(&settings.url.value, token.as_deref()).ok()?;
+    let answer = within_patience(async { client.sandboxes(&SandboxFilter::default()).await })?;
+    Some(match answer {
+        Ok(Ok(_)) => Check::ok(NAME, format!("{url} answers and takes the token")),
+        Ok(Err(ClientError::Problem(problem))) => Check::warn(
+            NAME,
+            format!("{url} answers: {}", problem.detail),
+            "`sandshell login < FILE` keeps a token, SANDSHELL_TOKEN_FILE=FILE names one",
+        ),
+        _ => Check::warn(
+            NAME,
+            format!("{url} does not answer"),
+            "start it with `sandshell serve`, or choose another: SANDSHELL_URL=URL",
+        ),
+    })
+}
+
+/// What is answered within two seconds; nothing where there is no runtime.
+fn within_patience<T>(
+    asked: impl Future<Output = T>,
+) -> Option<Result<T, tokio::time::error::Elapsed>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build();
-    let (Ok(runtime), Ok(client)) = (
-        runtime,
-        sandshell_client::Client::new(&format!("http://{address}"), None),
-    ) else {
+        .build()
+        .ok()?;
+    let patience = std::time::Duration::from_secs(2);
+    Some(runtime.block_on(async { tokio::time::timeout(patience, asked).await }))
+}
+
+/// Whether what listens there answers as a hub does. No token is shown to it.
+fn is_hub(address: SocketAddr) -> bool {
+    let Ok(client) = Client::new(&format!("http://{address}"), None) else {
         return false;
     };
-    let answer = async {
-        let patience = std::time::Duration::from_secs(2);
-        tokio::time::timeout(patience, client.version()).await
-    };
-    matches!(runtime.block_on(answer), Ok(Ok(_)))
+    let answer = within_patience(async { client.version().await });
+    matches!(answer, Some(Ok(Ok(_))))
 }
 
 /// Whether others can read the admin's token. It is never shown.

@@ -132,7 +132,7 @@ fn check_limits(limits: &SandboxLimits) -> Result<(), HubError> {
     }
     let sound = |cpus: f64| cpus.is_finite() && cpus > 0.0 && cpus <= MOST_CPUS;
     if limits.cpus.is_some_and(|cpus| !sound(cpus)) {
-        let detail = format!("a number above 0 and up to {MOST_CPUS}");
+        let detail = format!("cpus must be a number above 0 and up to {MOST_CPUS}");
         return Err(HubError::invalid("/limits/cpus", detail));
     }
     Ok(())
@@ -152,7 +152,9 @@ fn network_and_secrets(spec: &SandboxSpec) -> Result<(), HubError> {
 fn positive(value: Option<u64>, pointer: &str) -> Result<(), HubError> {
     match value {
         Some(0) => {
-            Err(HubError::invalid(pointer, "must be at least 1").hint("Leave it out for no limit."))
+            let name = pointer.rsplit('/').next().unwrap_or_default();
+            let detail = format!("{name} must be at least 1");
+            Err(HubError::invalid(pointer, detail).hint("Leave it out for what is usual."))
         }
         _ => Ok(()),
     }
