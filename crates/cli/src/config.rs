@@ -35,6 +35,10 @@ pub(crate) const DEFAULT_DETACH_KEYS: &str = "ctrl-p,ctrl-q";
 /// The project's file, in the working directory only.
 pub(crate) const PROJECT_FILE: &str = "sandshell.toml";
 
+/// What to do about a token file that is of no use.
+const TOKEN_HINT: &str = "`sandshell login < FILE` keeps a token, SANDSHELL_TOKEN_FILE=FILE names one; \
+     `sandshell serve` says at its start which file has its own";
+
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
@@ -179,7 +183,7 @@ impl Settings {
                 path.display()
             ))
             .code(4)
-            .hint("`sandshell serve` says at its start which file has the token; SANDSHELL_TOKEN_FILE=FILE names it")),
+            .hint(TOKEN_HINT)),
             Ok(text) => Ok(Some(text.trim().to_owned())),
             // Nobody asked for that one.
             Err(_) if *origin == Origin::Default => Ok(None),
@@ -191,7 +195,7 @@ impl Settings {
                 &error,
             )
             .code(4)
-            .hint("`sandshell serve` says at its start which file has the token; SANDSHELL_TOKEN_FILE=FILE names it")),
+            .hint(TOKEN_HINT)),
         }
     }
 }

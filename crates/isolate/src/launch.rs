@@ -489,3 +489,24 @@ fn make_trees(parent: &Parent, name: &str) -> Result<Group, String> {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::stage::Step;
+
+    #[test]
+    fn what_init_said_is_heard_though_it_read_nothing_any_more() {
+        let (ours, theirs) = packet::pair().unwrap();
+        packet::send(&ours, b"unread", &[]).unwrap();
+        let step = Step::at("the root")(Errno::NOTDIR);
+        Event::Unfit(step.clone()).send(&theirs).unwrap();
+        drop(theirs);
+        let heard = wait_for_event(&ours);
+        assert!(
+            matches!(&heard, Some(Event::Unfit(said)) if *said == step),
+            "{heard:?}"
+        );
+    }
+}

@@ -107,7 +107,10 @@ fn is_lack(error: &io::Error) -> bool {
 }
 
 impl AsyncRead for QuietStream {
-    #[allow(unsafe_code, reason = "to clear a buffer before each read takes longer than the read")]
+    #[allow(
+        unsafe_code,
+        reason = "to clear a buffer before each read takes longer than the read"
+    )]
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -11,7 +11,10 @@ pub fn ask_for_short_ones() {
     // SAFETY: the call asks for a number of this thread's.
     let policy = unsafe { libc::sched_getscheduler(0) };
     let nice = rustix::process::getpriority_process(None);
-    let Some(nice) = nice.ok().filter(|nice| *nice >= 0 && policy == libc::SCHED_OTHER) else {
+    let Some(nice) = nice
+        .ok()
+        .filter(|nice| *nice >= 0 && policy == libc::SCHED_OTHER)
+    else {
         return;
     };
     let attributes = libc::sched_attr {

@@ -71,7 +71,14 @@ fn a_create_says_which_protections_are_off() {
     };
     let hub = Hub::of(ordinary);
     let home = TempDir::new().unwrap();
-    let words = ["create", "small", "--memory", "256m", "--isolation", "best-effort"];
+    let words = [
+        "create",
+        "small",
+        "--memory",
+        "256m",
+        "--isolation",
+        "best-effort",
+    ];
     let made = super::ended(
         super::bare(home.path(), &words)
             .env("SANDSHELL_URL", hub.url())

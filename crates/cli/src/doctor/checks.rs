@@ -388,8 +388,13 @@ fn hub_in_use() -> Option<Check> {
     let token = match settings.read_token() {
         Ok(token) => token,
         Err(failure) => {
-            let remedy = "set SANDSHELL_TOKEN_FILE to the file that `sandshell serve` named at its start";
-            return Some(Check::warn(NAME, format!("{url}: {}", failure.line()), remedy));
+            let remedy =
+                "set SANDSHELL_TOKEN_FILE to the file that `sandshell serve` named at its start";
+            return Some(Check::warn(
+                NAME,
+                format!("{url}: {}", failure.line()),
+                remedy,
+            ));
         }
     };
     let client = Client::new(&settings.url.value, token.as_deref()).ok()?;
