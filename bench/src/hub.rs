@@ -39,9 +39,9 @@ pub(crate) async fn run(report: &mut Report, count: usize) -> Result<()> {
     let agent = agent_of_the_only_one(&hub)?;
     let ways = [agent, client.sandbox(&made.id)];
     let mut added = Vec::new();
-    let mut relay = Relay::start()?;
+    let relay = with_and_without_relay()?;
     for _ in 0..RUNS {
-        let [direct, relayed] = relay.run(count).await?;
+        let [direct, relayed] = in_turn(&relay, count, async |way| there_and_back(way)).await?;
         report.add_run(SECTION, RELAY[0], direct);
         report.add_run(SECTION, RELAY[1], relayed);
         let [own, through] = in_turn(&ways, count, async |way| exec(way).await).await?;
@@ -75,41 +75,28 @@ pub(crate) async fn exec(way: &Client) -> Result<()> {
 }
 
 /// Two ways to threads that answer at once.
-struct Relay([UnixStream; 2]);
+fn with_and_without_relay() -> Result<[UnixStream; 2]> {
+    let (direct, end) = UnixStream::pair()?;
+    std::thread::spawn(move || give_back(end));
+    let (relayed, near) = UnixStream::pair()?;
+    let (far, end) = UnixStream::pair()?;
+    std::thread::spawn(move || give_back(end));
+    std::thread::spawn(move || {
+        // In turn, as requests and answers go.
+        let mut bytes = [0; REQUEST_BYTES];
+        while (&near).read_exact(&mut bytes).is_ok()
+            && (&far).write_all(&bytes).is_ok()
+            && (&far).read_exact(&mut bytes).is_ok()
+            && (&near).write_all(&bytes).is_ok()
+        {}
+    });
+    Ok([direct, relayed])
+}
 
-impl Relay {
-    fn start() -> Result<Self> {
-        let (direct, end) = UnixStream::pair()?;
-        std::thread::spawn(move || give_back(end));
-        let (relayed, near) = UnixStream::pair()?;
-        let (far, end) = UnixStream::pair()?;
-        std::thread::spawn(move || give_back(end));
-        std::thread::spawn(move || {
-            // In turn, as requests and answers go.
-            let mut bytes = [0; REQUEST_BYTES];
-            while (&near).read_exact(&mut bytes).is_ok()
-                && (&far).write_all(&bytes).is_ok()
-                && (&far).read_exact(&mut bytes).is_ok()
-                && (&near).write_all(&bytes).is_ok()
-            {}
-        });
-        Ok(Self([direct, relayed]))
-    }
-
-    async fn run(&mut self, count: usize) -> Result<[Run; 2]> {
-        let mut pace = Pace::per_second(REQUESTS_PER_SECOND);
-        let mut samples = [Vec::new(), Vec::new()];
-        let mut bytes = [1; REQUEST_BYTES];
-        for _ in 0..count {
-            for (way, samples) in self.0.iter_mut().zip(&mut samples) {
-                let start = pace.tick().await;
-                way.write_all(&bytes)?;
-                way.read_exact(&mut bytes)?;
-                samples.push(start.elapsed());
-            }
-        }
-        Ok(samples.map(|samples| Run::of(&samples)))
-    }
+fn there_and_back(mut way: &UnixStream) -> Result<()> {
+    let mut bytes = [1; REQUEST_BYTES];
+    way.write_all(&bytes)?;
+    Ok(way.read_exact(&mut bytes)?)
 }
 
 /// Gives bytes back until nobody sends any.
@@ -119,10 +106,10 @@ fn give_back(mut stream: UnixStream) {
 }
 
 /// One request each way, again and again.
-async fn in_turn(
-    ways: &[Client; 2],
+async fn in_turn<W>(
+    ways: &[W; 2],
     count: usize,
-    mut once: impl AsyncFnMut(&Client) -> Result<()>,
+    mut once: impl AsyncFnMut(&W) -> Result<()>,
 ) -> Result<[Run; 2]> {
     let mut pace = Pace::per_second(REQUESTS_PER_SECOND);
     let mut samples = [Vec::new(), Vec::new()];
