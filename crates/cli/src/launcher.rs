@@ -29,7 +29,7 @@ pub(crate) fn run() -> ExitCode {
 
 /// The life of an agent, in a fork of the launcher.
 fn serve_agent(seat: Seat) -> i32 {
-    logs::start_in_file(seat.state_dir.join("agent.log"));
+    logs::start_in_file(&seat.state_dir.join("agent.log"));
     // One thread, as in `sandshell agent`.
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use sandshell_client::types::{ErrorCode, ExecRequest, SandboxState};
-use sandshell_testkit::{Hub, find_binary, open_fds};
+use sandshell_testkit::{Hub, children, find_binary, open_fds};
 
 use super::exhausted::Room;
 use super::{Dice, full, id_of, processes_of, sandbox, say, spec_of};
@@ -167,5 +167,47 @@ async fn descriptors_under_way_keep_no_start_waiting() {
         in_time(inside.exec(&program)).await.unwrap().stdout,
         "started\n"
     );
+    assert_eq!(exec(&inside, "echo again").await.stdout, "again\n");
+}
+
+/// What an agent says first may be that it has no descriptor left; its log must be open by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_without_descriptors_can_still_say_so() {
+    let hub = Hub::start();
+    let inside = sandbox(&hub.client(), "box").await;
+    let [launcher] = children(hub.pid())[..] else {
+        panic!("a hub has one child, its launcher")
+    };
+    let [agent] = children(launcher)[..] else {
+        panic!("a launcher has one child for each sandbox")
+    };
+    let room = Room::of(agent, 0);
+    // More at a time than there are connections to the agent already.
+    let crowd: Vec<_> = (0..8)
+        .map(|_| {
+            let inside = inside.clone();
+            tokio::spawn(async move { inside.exec(&exec_of("true")).await })
+        })
+        .collect();
+    let sandboxes = hub.state_dir().join("sandboxes");
+    let told = async {
+        loop {
+            let logs = std::fs::read_dir(&sandboxes).unwrap().map(|place| {
+                std::fs::read_to_string(place.unwrap().path().join("agent/agent.log"))
+                    .unwrap_or_default()
+            });
+            if logs.into_iter().any(|log| log.contains("cannot accept")) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    in_time(told).await;
+    drop(room);
+    for one in crowd {
+        if let Err(error) = in_time(one).await.unwrap() {
+            assert_eq!(error.code(), Some(ErrorCode::Unavailable), "{error:?}");
+        }
+    }
     assert_eq!(exec(&inside, "echo again").await.stdout, "again\n");
 }
