@@ -36,6 +36,7 @@ pub(super) fn able() -> bool {
 /// A strace at work. Dropped, it lets go.
 pub(super) struct Tracer {
     child: Child,
+    traced: i32,
     log: tempfile::NamedTempFile,
 }
 
@@ -68,7 +69,11 @@ impl Tracer {
         assert!(line.contains(" attached"), "strace: {line}");
         // It tells of every new thread: nobody is to wait for us to read that.
         std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
-        Self { child, log }
+        Self {
+            child,
+            traced: pid,
+            log,
+        }
     }
 
     /// Lets go, and gives what was seen.
@@ -80,12 +85,28 @@ impl Tracer {
     }
 
     fn end(&mut self) {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        let tracer = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        let traced = Pid::from_raw(self.traced).unwrap();
         if matches!(self.child.try_wait(), Ok(None)) {
-            // It restores what it traces, then ends.
-            let _ = kill_process(pid, Signal::INT);
+            // strace makes a call fail by putting one that does not exist in its place. Told to end between that and
+            // the errno, it leaves ENOSYS behind, which no kernel would say. A process that has stopped is in no call.
+            let stopped = kill_process(traced, Signal::STOP).is_ok();
+            while stopped && !self.all_stopped() && matches!(self.child.try_wait(), Ok(None)) {
+                std::thread::yield_now();
+            }
+            let _ = kill_process(tracer, Signal::INT);
         }
         let _ = self.child.wait();
+        let _ = kill_process(traced, Signal::CONT);
+    }
+
+    /// Whether strace has seen every thread of the process stop.
+    fn all_stopped(&self) -> bool {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.traced)) else {
+            return true;
+        };
+        let seen = std::fs::read_to_string(self.log.path()).unwrap_or_default();
+        seen.matches("--- stopped by SIGSTOP ---").count() >= threads.count()
     }
 }
 
