@@ -120,15 +120,22 @@ impl<T: Member> Pool<T> {
             let gone = || ExecError::Unavailable {
                 detail: "the agent is shutting down".to_owned(),
             };
-            if ready.is_empty() {
+            let waits = ready.is_empty();
+            if waits {
                 self.hungry.notify_one();
                 self.grow();
             }
             let member = ready.recv().await.ok_or_else(gone)?;
             self.wanted.add_permits(1);
-            let mut member = member?;
-            if member.is_usable() {
-                return Ok(member);
+            match member {
+                Ok(mut member) => {
+                    if member.is_usable() {
+                        return Ok(member);
+                    }
+                }
+                Err(error) if waits => return Err(error),
+                // From before we came: it says nothing of now.
+                Err(_) => {}
             }
         }
     }
@@ -178,6 +185,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     struct Never;
@@ -186,6 +195,40 @@ mod tests {
         fn is_usable(&mut self) -> bool {
             false
         }
+    }
+
+    struct Always;
+
+    impl Member for Always {
+        fn is_usable(&mut self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_not_kept_for_whoever_comes_later() {
+        let lack = Arc::new(AtomicBool::new(false));
+        let lacking = lack.clone();
+        let pool = Pool::new(1, Duration::ZERO, move || {
+            let lacking = lacking.clone();
+            async move {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                if lacking.load(Ordering::Relaxed) {
+                    return Err(ExecError::Unavailable {
+                        detail: "no shell can be had".to_owned(),
+                    });
+                }
+                Ok(Always)
+            }
+        });
+        // It comes while the first is being made: what it asks for is still to be heard when that is there.
+        tokio::time::sleep(Duration::from_micros(1)).await;
+        assert!(pool.take().await.is_ok());
+        lack.store(true, Ordering::Relaxed);
+        tokio::time::sleep(AFTER_FAILURE * (TRIES + 1) * 2).await;
+        lack.store(false, Ordering::Relaxed);
+        let later = pool.take().await;
+        assert!(later.is_ok(), "{:?}", later.err());
     }
 
     #[tokio::test(start_paused = true)]

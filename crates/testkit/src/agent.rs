@@ -15,7 +15,7 @@ use crate::AgentBuilder;
 use crate::pidfd::wait_readable;
 
 /// How long an agent may take to end everything it runs.
-const STOP_DEADLINE: Duration = Duration::from_secs(10);
+const STOP_DEADLINE: Duration = Duration::from_mins(1);
 
 /// Where things are in the temporary directory.
 pub(crate) struct Layout {

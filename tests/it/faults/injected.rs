@@ -146,4 +146,5 @@ async fn a_system_call_that_fails_is_told_and_leaves_nothing() {
     }
     say(&format!("{made} system calls failed"));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(made > 0, "nothing was failed");
 }
