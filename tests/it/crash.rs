@@ -149,11 +149,16 @@ fn tell(world: &World, script: &Script) {
     eprintln!("--- the hub wrote:\n{}--- end", world.log());
 }
 
+/// Whether this is how a machine says that nothing may be traced on it.
+fn forbidden(errno: Errno) -> bool {
+    matches!(errno, Errno::EPERM | Errno::EACCES | Errno::ENOSYS)
+}
+
 /// Starts a hub; says whether it can be traced.
 async fn can_trace(world: &mut World) -> bool {
     match world.start(Kind::FirstStart, None, &[]).await {
         Ok(served) => assert!(served, "the hub does not start"),
-        Err(errno @ (Errno::EPERM | Errno::EACCES | Errno::ENOSYS)) => {
+        Err(errno) if forbidden(errno) => {
             skipped(&format!(
                 "processes cannot be traced here ({errno}), so the hub is NOT killed at its calls"
             ));
@@ -457,7 +462,12 @@ fn killed_at_any_call_the_hub_keeps_its_word() {
         tally.violated, 0,
         "worlds with a violation; they are told above"
     );
-    assert!(tally.reached * 2 > wanted, "most points are not reached");
+    // A few are taken in another way by chance; more would mean that nothing is tried there.
+    assert!(
+        tally.reached * 10 >= wanted * 9,
+        "{} of {wanted} points are not reached",
+        tally.missed.len()
+    );
 }
 
 /// A launcher that stands still while its hub dies would make the sandbox it was told to make, or thaw
