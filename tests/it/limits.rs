@@ -112,7 +112,7 @@ async fn limiting_agent() -> Option<Agent> {
 }
 
 /// Groups of this name, in whichever hierarchy.
-fn groups_named(name: &str) -> Vec<PathBuf> {
+pub(crate) fn groups_named(name: &str) -> Vec<PathBuf> {
     fn walk(dir: &Path, name: &str, depth: u32, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {

@@ -6,18 +6,23 @@
 //!
 //! What the code waits for is spared at first: most interpreters end that themselves, and a server
 //! that an earlier run left running is not to be hit.
+//!
+//! The kill takes all that the interpreter knows, so one comes to it only when it had a chance to end its
+//! code ([`Patience`]).
 
 use std::time::Duration;
 
-use sandshell_exec::{Attached, Target};
+use sandshell_exec::{Attached, Patience, Target};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use crate::run::{RunHandle, Stop};
 
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
+
+/// How often an interpreter that was starved gets the time of the last stage again.
+const STARVED: u32 = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -91,15 +96,15 @@ async fn heard(wanted: &mut watch::Receiver<Option<Stop>>) -> Stop {
 
 /// An interrupt, not begun or under way.
 #[derive(Debug, Default)]
-struct Stages(Option<(Stage, Instant)>);
+struct Stages(Option<(Stage, Patience)>);
 
 impl Stages {
     /// Resolves when the present stage has had its time.
     ///
     /// CANCEL SAFETY: changes nothing.
     async fn over(&self) {
-        match self.0 {
-            Some((_, at)) => tokio::time::sleep_until(at).await,
+        match &self.0 {
+            Some((_, patience)) => patience.over().await,
             None => std::future::pending().await,
         }
     }
@@ -107,14 +112,19 @@ impl Stages {
     /// Begins, or goes on to the next stage. Says whether the interpreter is to be asked now.
     #[must_use]
     fn advance(&mut self, program: &Attached) -> bool {
-        let (stage, time) = match self.0 {
-            None => (Stage::Ask, 150),
-            Some((Stage::Ask, _)) => (Stage::Children, 250),
-            Some((Stage::Children, _)) => (Stage::Again, 600),
-            Some((Stage::Again, _)) => (Stage::Last, 1000),
-            Some((Stage::Last | Stage::Kill, _)) => (Stage::Kill, 1000),
+        if let Some((_, patience)) = &mut self.0
+            && !program.is_lost(patience)
+        {
+            return false;
+        }
+        let (stage, time, again) = match self.0 {
+            None => (Stage::Ask, 150, 0),
+            Some((Stage::Ask, _)) => (Stage::Children, 250, 0),
+            Some((Stage::Children, _)) => (Stage::Again, 600, 0),
+            Some((Stage::Again, _)) => (Stage::Last, 1000, STARVED),
+            Some((Stage::Last | Stage::Kill, _)) => (Stage::Kill, 1000, 0),
         };
-        self.0 = Some((stage, Instant::now() + Duration::from_millis(time)));
+        self.0 = Some((stage, program.patience(Duration::from_millis(time), again)));
         match stage {
             Stage::Ask => {}
             Stage::Children => program.signal(Target::Children, SIGINT),

@@ -14,6 +14,7 @@ use sandshell_types::{Env, KillReply, ProcessRequest};
 use tokio::sync::watch;
 
 use crate::host::{Host, Live};
+use crate::patience::Patience;
 use crate::process::{Pump, exit_code, signal_name};
 use crate::session::foreground;
 use crate::{ExecError, Executor, host};
@@ -80,6 +81,16 @@ impl Attached {
     /// How it ended, when it has.
     pub fn has_ended(&self) -> Option<Ended> {
         self.ended.borrow().clone()
+    }
+
+    /// Gives it its time, and as much again at most so many times ([`Patience`]).
+    pub fn patience(&self, each: Duration, again: u32) -> Patience {
+        Patience::with(&self.live.pidfd, each, again)
+    }
+
+    /// Whether the time it was given was all.
+    pub fn is_lost(&self, patience: &mut Patience) -> bool {
+        patience.is_lost(&self.live.pidfd)
     }
 
     /// Sends a signal; what is gone already is no failure.

@@ -139,6 +139,13 @@ pub enum BackendError {
     },
 }
 
+impl BackendError {
+    /// Whether we ourselves have too little of something.
+    pub(crate) fn is_lack(&self) -> bool {
+        matches!(self, Self::Failed { source, .. } if is_lack(source))
+    }
+}
+
 /// Where sandboxes run.
 pub trait Backend: Send + Sync + 'static {
     /// Makes a sandbox whose agent takes connections when this returns. After a failure nothing of it
@@ -152,8 +159,8 @@ pub trait Backend: Send + Sync + 'static {
         id: Option<&'a SandboxId>,
     ) -> Pending<'a, Result<(), BackendError>>;
 
-    /// Takes over a sandbox that an earlier hub made. [`BackendError::Dead`] tells that there is
-    /// nothing to take over, and why.
+    /// Takes over a sandbox that an earlier hub made. [`BackendError::Dead`] tells that it is known to be
+    /// dead, and why; any other error that nobody knows.
     fn adopt<'a>(
         &'a self,
         place: &'a Place,

@@ -183,7 +183,7 @@ pub enum ServeError {
     TakeOver {
         /// Which.
         id: SandboxId,
-        /// What there is too little of.
+        /// Why nobody knows.
         source: io::Error,
     },
     /// The address cannot be had.
@@ -228,10 +228,11 @@ impl ServeError {
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
                 Some("something listens there already; try --listen 127.0.0.1:0".to_owned())
             }
-            Self::TakeOver { .. } => Some(
+            Self::TakeOver { source, .. } if backend::is_lack(source) => Some(
                 "nothing was changed; allow more open files (ulimit -n, LimitNOFILE=) and start again"
                     .to_owned(),
             ),
+            Self::TakeOver { .. } => Some("nothing was changed; mend that and start again".to_owned()),
             Self::Token(TokenError::Form { .. }) => {
                 Some("remove the file to have a fresh token made".to_owned())
             }
@@ -309,7 +310,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
             path: state_dir.path().join("hub.db"),
             source,
         },
-        RecoverError::Lack { id, source } => ServeError::TakeOver { id, source },
+        RecoverError::NotTaken { id, source } => ServeError::TakeOver { id, source },
     })?;
     let listen_failed = |source| ServeError::Listen {
         listen: options.listen.clone(),

@@ -34,7 +34,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt as _, Interest};
 use tokio::net::UnixStream;
 
-use crate::backend::{Backend, BackendError, Created, Endpoint, Pending, Place, SandboxPlan};
+use crate::backend::{
+    Backend, BackendError, Created, Endpoint, Pending, Place, SandboxPlan, is_lack,
+};
 use crate::egress::{Authority, Egress, EgressConfig, Outside, Policy, Trust};
 use crate::images::Images;
 use etc::Etcs;
@@ -432,8 +434,19 @@ impl Backend for LocalBackend {
     ) -> Pending<'a, Result<(), BackendError>> {
         Box::pin(async move {
             self.find(place).await?;
-            self.settle_limits(place, spec).await?;
-            self.open_way_out(place, spec).map(drop)
+            let limited = self.settle_limits(place, spec).await;
+            let way_out = self.open_way_out(place, spec).map(drop);
+            // It lives: what it may lack now is told, and is no reason to give it up.
+            for outcome in [limited, way_out] {
+                match outcome {
+                    Err(error) if error.is_lack() => return Err(error),
+                    Err(error) => {
+                        tracing::error!(%error, %place, "a sandbox is not wholly as it was left");
+                    }
+                    Ok(()) => {}
+                }
+            }
+            Ok(())
         })
     }
 
@@ -557,15 +570,20 @@ impl From<NotMade> for BackendError {
 
 /// What became of a sandbox that could not be made.
 fn failed_at(step: Step) -> BackendError {
-    match step.forbidden() {
-        Some(forbidden) => BackendError::Forbidden {
+    if let Some(forbidden) = step.forbidden() {
+        return BackendError::Forbidden {
             detail: forbidden.to_string(),
             protections: forbidden.protections,
             remedy: REMEDY,
-        },
-        None => BackendError::Failed {
-            action: "make the sandbox",
-            source: io::Error::other(step),
+        };
+    }
+    let errno = io::Error::from(step.errno);
+    BackendError::Failed {
+        action: "make the sandbox",
+        source: if is_lack(&errno) {
+            errno
+        } else {
+            io::Error::other(step)
         },
     }
 }

@@ -16,7 +16,7 @@ use sandshell_types::{SandboxId, SandboxRecord, SandboxSpec, SandboxState, Times
 use tokio::task::JoinSet;
 
 use crate::audit;
-use crate::backend::{Backend, BackendError, Place, is_lack};
+use crate::backend::{Backend, BackendError, Place};
 use crate::error::HubError;
 use crate::figures::Figures;
 use crate::sandbox::{By, Sandbox, Source, show};
@@ -29,9 +29,6 @@ const OVER_KEPT: usize = 1000;
 
 /// How long they are kept.
 const OVER_KEPT_FOR: Duration = Duration::from_hours(24);
-
-/// How long an adopted agent may take to take a connection.
-const ANSWER: Duration = Duration::from_secs(10);
 
 /// Bounds of the registry.
 #[derive(Debug, Clone, Copy)]
@@ -350,14 +347,15 @@ impl Registry {
         let dead = if stored.record.state == SandboxState::Destroying {
             None
         } else {
-            match self.take_over(&stored).await {
+            match self.backend.adopt(&stored.place, &stored.record.spec).await {
                 Ok(()) => {
+                    self.settle(&mut stored).await?;
                     let sandbox = Sandbox::start(&self, stored, Source::Adopted);
                     self.table().live.insert(id, sandbox);
                     return Ok(());
                 }
-                Err(NotTaken::Dead(reason)) => Some(reason),
-                Err(NotTaken::Lack(source)) => return Err(RecoverError::Lack { id, source }),
+                Err(BackendError::Dead(reason)) => Some(reason),
+                Err(error) => return Err(RecoverError::not_taken(id, error)),
             }
         };
         let removed = self.backend.destroy(&stored.place).await;
@@ -395,48 +393,45 @@ impl Registry {
         Ok(())
     }
 
-    /// Takes over one.
-    async fn take_over(&self, stored: &Stored) -> Result<(), NotTaken> {
-        let adopted = self.backend.adopt(&stored.place, &stored.record.spec).await;
-        adopted.map_err(NotTaken::from)?;
-        let settled = match stored.record.state {
-            // Written down before it was done, perhaps by a hub that died in between.
-            SandboxState::Paused | SandboxState::Asleep => self.backend.pause(&stored.place).await,
-            _ => self.backend.resume(&stored.place).await,
+    /// Has one that lives be as its record says, which was perhaps written by a hub that died before it
+    /// did so. What cannot be done is no reason to give a living sandbox up: its record then says what it
+    /// is instead.
+    async fn settle(&self, stored: &mut Stored) -> Result<(), RecoverError> {
+        let frozen = matches!(
+            stored.record.state,
+            SandboxState::Paused | SandboxState::Asleep
+        );
+        let (settled, action, otherwise) = if frozen {
+            // One that cannot be frozen runs.
+            let paused = self.backend.pause(&stored.place).await;
+            (paused, "sandbox.resume", SandboxState::Ready)
+        } else {
+            // Whoever asks for it has it tried again, and is told why not.
+            let resumed = self.backend.resume(&stored.place).await;
+            (resumed, "sandbox.pause", SandboxState::Asleep)
         };
-        settled.map_err(NotTaken::from)?;
-        let endpoint = self.backend.endpoint(&stored.place);
-        let answer = crate::route::knock(&endpoint);
-        match tokio::time::timeout(ANSWER, answer).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) if is_lack(&error) => Err(NotTaken::Lack(error)),
-            Ok(Err(error)) => Err(NotTaken::Dead(format!(
-                "its agent takes no connection: {error}"
-            ))),
-            Err(_) => Err(NotTaken::Dead("its agent takes no connection".to_owned())),
-        }
+        let id = &stored.record.id;
+        let error = match settled {
+            Ok(()) => return Ok(()),
+            Err(error) if error.is_lack() => {
+                return Err(RecoverError::not_taken(id.clone(), error));
+            }
+            Err(error) => error,
+        };
+        tracing::error!(%error, sandbox = %id, state = ?otherwise, "a sandbox is not as it was left");
+        let mut entry = audit::entry(action, &By::default(), id.as_str());
+        entry.detail = Some(format!("after the hub's absence: {error}"));
+        stored.record.state = otherwise;
+        let changes = vec![
+            Change::PutSandbox(Box::new(stored.clone())),
+            Change::Audit(entry),
+        ];
+        Ok(self.store.apply(changes).await?)
     }
 
     /// Makes no more.
     pub(crate) fn close(&self) {
         self.table().closed = true;
-    }
-}
-
-/// Why a sandbox of an earlier hub was not taken over.
-enum NotTaken {
-    /// It is dead, for this reason.
-    Dead(String),
-    /// Nobody knows: we have not what it takes to look.
-    Lack(io::Error),
-}
-
-impl From<BackendError> for NotTaken {
-    fn from(error: BackendError) -> Self {
-        match error {
-            BackendError::Failed { source, .. } if is_lack(&source) => Self::Lack(source),
-            error => Self::Dead(error.to_string()),
-        }
     }
 }
 
@@ -447,7 +442,17 @@ pub(crate) enum RecoverError {
     Store(#[from] StoreError),
     /// A sandbox that may well live would have to be given up.
     #[error("cannot take over the sandbox \"{id}\"")]
-    Lack { id: SandboxId, source: io::Error },
+    NotTaken { id: SandboxId, source: io::Error },
+}
+
+impl RecoverError {
+    fn not_taken(id: SandboxId, error: BackendError) -> Self {
+        let source = match error {
+            BackendError::Failed { source, .. } => source,
+            other => io::Error::other(other),
+        };
+        Self::NotTaken { id, source }
+    }
 }
 
 impl Table {

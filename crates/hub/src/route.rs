@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 use crate::sandbox::Sandbox;
 pub(crate) use head::{Admission, Outside};
 pub(crate) use open::open_until;
-pub(crate) use upstream::{Upstream, knock};
+pub(crate) use upstream::Upstream;
 
 /// Marks an answer that comes from an agent: it is not ours to change.
 #[derive(Debug, Clone, Copy)]

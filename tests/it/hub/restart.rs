@@ -15,7 +15,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use super::{agent_of, get, id_of, sandbox, spec_of, until};
-use crate::calls::{exec, in_time, marker, process_of, skipped, start};
+use crate::calls::{exec, exec_of, in_time, marker, process_of, skipped, start};
+use crate::limits::groups_named;
 
 /// Prints a line for each number from 1 on, about a thousand a second, until its file appears.
 fn counting(stop: &std::path::Path) -> String {
@@ -378,6 +379,87 @@ async fn what_died_meanwhile_is_buried_and_leftovers_are_removed() {
     let again = sandbox(&client, "dies").await;
     assert_eq!(exec(&again, "echo new").await.stdout, "new\n");
     until(&client, "dies", SandboxState::Ready).await;
+}
+
+/// A file that cannot be written to lies over one of a control group while this lives.
+struct Spoilt(std::path::PathBuf);
+
+impl Spoilt {
+    fn new(file: std::path::PathBuf) -> Self {
+        let done = std::process::Command::new("mount")
+            .args(["--bind", "/dev/full"])
+            .arg(&file)
+            .status();
+        assert!(done.unwrap().success(), "{} is not spoilt", file.display());
+        Self(file)
+    }
+}
+
+impl Drop for Spoilt {
+    fn drop(&mut self) {
+        let done = std::process::Command::new("umount").arg(&self.0).status();
+        if !done.is_ok_and(|status| status.success()) {
+            eprintln!("{} is still spoilt", self.0.display());
+        }
+    }
+}
+
+/// Where the sandbox of a place is frozen.
+fn freezer_of(place: &std::ffi::OsStr) -> Option<std::path::PathBuf> {
+    let group = format!("sandshell-{}", place.to_str()?);
+    let groups = groups_named(&group);
+    let mut files = groups
+        .iter()
+        .flat_map(|group| ["cgroup.freeze", "freezer.state"].map(|name| group.join(name)));
+    files.find(|file| file.exists())
+}
+
+/// A living sandbox that cannot be put back as it was left is no dead one.
+#[tokio::test]
+async fn one_that_cannot_be_frozen_again_lives() {
+    for left in [SandboxState::Paused, SandboxState::Ready] {
+        let mut hub = Hub::start();
+        let client = hub.client();
+        let own = sandbox(&client, "own").await;
+        assert_eq!(exec(&own, "echo kept >/tmp/kept").await.exit_code, 0);
+        if left == SandboxState::Paused {
+            in_time(client.pause_sandbox(&id_of("own"))).await.unwrap();
+        }
+        let mut places = std::fs::read_dir(hub.state_dir().join("sandboxes")).unwrap();
+        let place = places.next().unwrap().unwrap().file_name();
+        let Some(freezer) = freezer_of(&place) else {
+            return skipped("sandboxes cannot be frozen here");
+        };
+        hub.kill_hard();
+        let spoilt = Spoilt::new(freezer.clone());
+        hub.restart();
+        let record = get(&client, "own").await;
+        if left == SandboxState::Paused {
+            // It could not be frozen, so it is said to run. It is still frozen from before, which only
+            // this test can bring about: no real freezer fails and holds.
+            assert_eq!(record.state, SandboxState::Ready, "{record:?}");
+            drop(spoilt);
+            std::fs::write(
+                &freezer,
+                if freezer.ends_with("cgroup.freeze") {
+                    "0"
+                } else {
+                    "THAWED"
+                },
+            )
+            .unwrap();
+        } else {
+            // It could not be woken, so whoever asks for it has that tried again, and is told.
+            assert_eq!(record.state, SandboxState::Asleep, "{record:?}");
+            let refused = in_time(own.exec(&exec_of("true"))).await.unwrap_err();
+            assert_eq!(refused.code(), Some(ErrorCode::Unavailable), "{refused:?}");
+            drop(spoilt);
+        }
+        assert_eq!(exec(&own, "cat /tmp/kept").await.stdout, "kept\n");
+        until(&client, "own", SandboxState::Ready).await;
+        let audit = hub.log();
+        assert!(audit.contains("a sandbox is not as it was left"), "{audit}");
+    }
 }
 
 /// The launchers of a hub: its children that are called so, the dead among them.

@@ -13,20 +13,26 @@
 //! was born too late to be seen: an orphan, which may hold the pipe that the session's shell reads.
 //! Orphans that were there before the interrupt are daemons and are spared; those that appear
 //! during it belong to the command.
+//!
+//! The last stage takes what the command changed, so a shell comes to it only when it had a chance to
+//! end the command ([`Patience`]).
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use sandshell_sys::{procfs, signal};
-use tokio::time::Instant;
 
 use super::dialect::Dialect;
 use crate::host::Live;
+use crate::patience::Patience;
 
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 const SIGCONT: i32 = 18;
+
+/// How often a shell that was starved gets the time of the last stage again.
+const STARVED: u32 = 14;
 
 /// How far an interrupt had to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +70,7 @@ impl Stage {
 #[derive(Debug)]
 pub(super) struct Interrupt {
     pub(super) stage: Stage,
-    next_at: Option<Instant>,
+    patience: Option<Patience>,
     dialect: Dialect,
     /// Orphans from before it.
     spared: HashSet<i32>,
@@ -75,7 +81,7 @@ impl Interrupt {
     pub(super) fn begin(live: &Live, dialect: Dialect) -> Self {
         let mut interrupt = Self {
             stage: Stage::Int,
-            next_at: None,
+            patience: None,
             dialect,
             spared: procfs::pid_of(&live.pidfd)
                 .map(|shell| orphans(live, shell).collect())
@@ -87,14 +93,19 @@ impl Interrupt {
 
     /// Resolves when the present stage has had its time.
     pub(super) async fn stage_over(&self) {
-        match self.next_at {
-            Some(at) => tokio::time::sleep_until(at).await,
+        match &self.patience {
+            Some(patience) => patience.over().await,
             None => std::future::pending().await,
         }
     }
 
     /// Goes on to the next stage.
     pub(super) fn advance(&mut self, live: &Live) {
+        if let Some(patience) = &mut self.patience
+            && !patience.is_lost(&live.pidfd)
+        {
+            return;
+        }
         if let Some((_, next)) = self.stage.next() {
             self.stage = next;
             self.act(live);
@@ -126,7 +137,14 @@ impl Interrupt {
                 let _ = signal::send(&live.pidfd, SIGKILL);
             }
         }
-        self.next_at = self.stage.next().map(|(time, _)| Instant::now() + time);
+        self.patience = self.stage.next().map(|(time, next)| {
+            let again = if next == Stage::ShellKilled {
+                STARVED
+            } else {
+                0
+            };
+            Patience::with(&live.pidfd, time, again)
+        });
     }
 }
 

@@ -20,6 +20,7 @@ use super::dialect::Dialect;
 use super::snapshot::Snapshot;
 use crate::ExecError;
 use crate::host::{self, Host, Program, Running};
+use crate::patience::Patience;
 use crate::pool::Member;
 use crate::process::Pump;
 use crate::variables::StartedWith;
@@ -55,11 +56,18 @@ pub(super) struct Line {
     saved: Option<u64>,
 }
 
-/// How long a line of ours may take; a large state takes tens of milliseconds.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a line of ours may take, and how often again ([`Patience`]); a large state takes tens of
+/// milliseconds.
+const ANSWER: (Duration, u32) = (Duration::from_secs(10), 5);
 
-/// A shell answers within milliseconds; on a machine under heavy load it gets this long.
-const BOOT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The same for the first; a shell answers it within milliseconds.
+const BOOT: (Duration, u32) = (Duration::from_secs(5), 11);
+
+/// Why a shell did not answer.
+enum Silence {
+    Ended,
+    Lasts,
+}
 
 impl Member for Shell {
     fn is_usable(&mut self) -> bool {
@@ -139,15 +147,15 @@ impl Shell {
         };
         let first = dialect.boot() + &dialect.snapshot(0);
         shell.line.send(&first).await.map_err(system)?;
-        let reason = match tokio::time::timeout(BOOT_TIMEOUT, shell.answer(0)).await {
-            Ok(Some((_, cwd))) => {
+        let reason = match shell.answer_in(0, BOOT).await {
+            Ok((_, cwd)) => {
                 if !cwd.is_empty() {
                     shell.cwd = cwd;
                 }
                 return Ok(shell);
             }
-            Ok(None) => "it ended before it took a command",
-            Err(_) => "it does not answer like a shell",
+            Err(Silence::Ended) => "it ended before it took a command",
+            Err(Silence::Lasts) => "it does not answer like a shell",
         };
         shell.running.live.tree.kill(Duration::ZERO).await;
         Err(ExecError::ShellNotUsable {
@@ -159,13 +167,21 @@ impl Shell {
     /// Waits for a completion of ours: status and directory. `None` when the shell ended instead, or
     /// a trap of the user's holds it up for too long.
     pub(super) async fn answer(&mut self, wanted: u64) -> Option<(i32, String)> {
-        let deadline = tokio::time::Instant::now() + ANSWER_TIMEOUT;
+        self.answer_in(wanted, ANSWER).await.ok()
+    }
+
+    async fn answer_in(
+        &mut self,
+        wanted: u64,
+        (each, again): (Duration, u32),
+    ) -> Result<(i32, String), Silence> {
+        let mut patience = Patience::with(&self.running.live.pidfd, each, again);
         loop {
             tokio::select! {
                 biased;
                 message = self.line.message() => match message {
                     Message::Done { seq, status, cwd } if seq == wanted => {
-                        return Some((status, cwd));
+                        return Ok((status, cwd));
                     }
                     _ => {}
                 },
@@ -174,9 +190,13 @@ impl Shell {
                     let (again, exit_again) = oneshot::channel();
                     let _ = again.send(exit.unwrap_or(Exit::Signal(9)));
                     self.running.exit = exit_again;
-                    return None;
+                    return Err(Silence::Ended);
                 }
-                () = tokio::time::sleep_until(deadline) => return None,
+                () = patience.over() => {
+                    if patience.is_lost(&self.running.live.pidfd) {
+                        return Err(Silence::Lasts);
+                    }
+                }
             }
         }
     }

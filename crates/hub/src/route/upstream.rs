@@ -53,11 +53,6 @@ struct Inner {
     in_flight: AtomicUsize,
 }
 
-/// Whether somebody takes connections there.
-pub(crate) async fn knock(endpoint: &Endpoint) -> std::io::Result<()> {
-    connect(endpoint).await.map(drop)
-}
-
 async fn connect(endpoint: &Endpoint) -> std::io::Result<QuietStream> {
     match endpoint {
         Endpoint::Unix(path) => QuietStream::new(UnixStream::connect(path).await?),

@@ -10,14 +10,15 @@ use sandshell_types::{Env, Happening, SessionState};
 use super::{Begun, Copies, Owner, Run};
 use crate::ExecError;
 use crate::executor::fresh_shell;
+use crate::patience::Patience;
 use crate::session::command::CommandHandle;
 use crate::session::snapshot::Snapshot;
 use crate::shell_text::leaves_state_alone;
 use sandshell_sys::task;
 
-/// How long a copy waits for the state to be saved; after that the last one saved is taken. A user's
-/// trap can hold up the saving.
-const SAVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a copy waits for the state to be saved, and how often again ([`Patience`]); after that the
+/// last one saved is taken. A user's trap can hold up the saving.
+const SAVE: (Duration, u32) = (Duration::from_secs(2), 29);
 
 impl Owner {
     /// Ends the shell, if it has not ended already, and waits until it is gone.
@@ -219,12 +220,21 @@ impl Owner {
 
     /// Waits until the state after the last command is saved; `false` when the shell is gone instead.
     pub(super) async fn wait_until_saved(&mut self) -> bool {
-        let deadline = tokio::time::Instant::now() + SAVE_TIMEOUT;
+        if self.shell.line.saved() == Some(self.saves) {
+            return true;
+        }
+        let live = self.shell.running.live.clone();
+        let mut patience = Patience::with(&live.pidfd, SAVE.0, SAVE.1);
         while self.shell.line.saved() != Some(self.saves) {
             tokio::select! {
+                biased;
                 _ = self.shell.line.message() => {}
-                () = tokio::time::sleep_until(deadline) => return true,
-                _ = crate::tree::ended(&self.shell.running.live.pidfd) => return false,
+                _ = crate::tree::ended(&live.pidfd) => return false,
+                () = patience.over() => {
+                    if patience.is_lost(&live.pidfd) {
+                        return true;
+                    }
+                }
             }
         }
         true
