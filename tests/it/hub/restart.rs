@@ -385,13 +385,12 @@ async fn what_died_meanwhile_is_buried_and_leftovers_are_removed() {
 struct Spoilt(std::path::PathBuf);
 
 impl Spoilt {
-    fn new(file: std::path::PathBuf) -> Self {
+    fn new(file: &std::path::Path) -> Option<Self> {
         let done = std::process::Command::new("mount")
             .args(["--bind", "/dev/full"])
-            .arg(&file)
+            .arg(file)
             .status();
-        assert!(done.unwrap().success(), "{} is not spoilt", file.display());
-        Self(file)
+        done.unwrap().success().then(|| Self(file.to_owned()))
     }
 }
 
@@ -431,8 +430,11 @@ async fn one_that_cannot_be_frozen_again_lives() {
             return skipped("sandboxes cannot be frozen here");
         };
         hub.kill_hard();
-        let spoilt = Spoilt::new(freezer.clone());
+        let spoilt = Spoilt::new(&freezer);
         hub.restart();
+        if spoilt.is_none() {
+            return skipped("nothing can be mounted here, so no control group can be spoilt");
+        }
         let record = get(&client, "own").await;
         if left == SandboxState::Paused {
             // It could not be frozen, so it is said to run. It is still frozen from before, which only
