@@ -12,10 +12,11 @@ use sandshell_testkit::{Agent, AgentBuilder, children_deep, open_fds};
 
 use tokio::time::error::Elapsed;
 
-use crate::calls::{exec, exec_of, in_time, text};
+use crate::calls::{DEADLINE, exec, exec_of, in_time, text};
 
-/// How long an answer may take: no step of ours waits so long.
-const PATIENCE: Duration = Duration::from_secs(8);
+/// So many looks, one after the other, must show the same for an agent to be at rest. Looks, not time: a machine
+/// that stood still would count as an agent that did.
+const QUIET: u32 = 40;
 
 /// What became of a request, if it was answered in time.
 pub(super) type Answer = Result<Result<Done, ClientError>, Elapsed>;
@@ -121,30 +122,28 @@ impl Bench {
 
     /// Waits until nothing changes any more and notes it.
     pub(super) async fn settle_first(&mut self) {
-        let mut since = Instant::now();
-        let mut last = self.now();
-        while since.elapsed() < Duration::from_millis(400) {
+        let (mut last, mut same) = (self.now(), 0);
+        while same < QUIET {
             tokio::time::sleep(Duration::from_millis(10)).await;
             let now = self.now();
-            if now != last {
-                (last, since) = (now, Instant::now());
-            }
+            same = if now == last { same + 1 } else { 0 };
+            last = now;
         }
         self.rest = last;
         self.init_fds = open_fds(self.init);
     }
 
-    /// Waits until it is as at rest; says what is not.
+    /// Waits until it has no more than at rest; says what is left.
     pub(super) async fn settled(&self) -> Result<(), String> {
         let begun = Instant::now();
         loop {
-            let now = (self.now(), open_fds(self.init));
-            if now == (self.rest, self.init_fds) {
+            let ((fds, children), init_fds) = (self.now(), open_fds(self.init));
+            if fds <= self.rest.0 && children <= self.rest.1 && init_fds <= self.init_fds {
                 return Ok(());
             }
-            if begun.elapsed() > Duration::from_secs(4) {
+            if begun.elapsed() > DEADLINE {
                 return Err(format!(
-                    "left: {now:?} after {:?} and {}",
+                    "left: {fds} descriptors, {children} children and {init_fds} descriptors of init after {:?} and {}",
                     self.rest, self.init_fds
                 ));
             }
@@ -301,6 +300,6 @@ impl Bench {
 
     /// Makes the request and waits long enough for any honest answer.
     pub(super) async fn patiently(&self, request: Request, client: &Client) -> Answer {
-        tokio::time::timeout(PATIENCE, self.ask(request, client)).await
+        tokio::time::timeout(DEADLINE, self.ask(request, client)).await
     }
 }

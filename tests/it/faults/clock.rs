@@ -114,16 +114,16 @@ async fn an_agent_keeps_its_times_when_the_clock_jumps() {
         .await;
         let (timed, patient) = (timed.unwrap(), patient.unwrap());
         assert!(timed.timed_out, "{jump}: {timed:?}");
-        assert!((300..20_000).contains(&timed.duration_ms), "{timed:?}");
+        assert!((300..HOUR_MS).contains(&timed.duration_ms), "{timed:?}");
         assert_eq!((patient.exit_code, &*patient.stdout), (0, "done\n"));
-        // Counted from when the agent heard of its start, so perhaps a little less than it slept.
-        assert!((300..20_000).contains(&patient.duration_ms), "{patient:?}");
+        // Counted from when the agent heard of its start, so perhaps less than it slept.
+        assert!(patient.duration_ms < HOUR_MS, "{patient:?}");
         assert_eq!(waited.unwrap().outcome, WaitOutcome::Timeout);
         assert_eq!(
             (slept.stdout, &*slept.session_state),
             (format!("{}\n", n + 1), "kept")
         );
-        assert!((200..20_000).contains(&slept.duration_ms));
+        assert!(slept.duration_ms < HOUR_MS, "{} ms", slept.duration_ms);
         let short = start(&client, &process_of("true")).await;
         wait_for_exit(&client, &short).await;
         // The same shell, and it tells the time as the clock has it.

@@ -1,15 +1,17 @@
 //! A hub that runs out of descriptors: what cannot be done is refused, nothing is left of it, and no
 //! sandbox is given up.
 
-use std::process::Command;
+use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use sandshell_client::types::{ErrorCode, ExecRequest, SandboxState};
 use sandshell_testkit::{Hub, find_binary, open_fds};
+use tokio::process::Command;
 
 use super::exhausted::Room;
 use super::{Dice, agent_of, full, id_of, processes_of, sandbox, say, spec_of};
-use crate::calls::{exec, exec_of, in_time, process_of, start, wait_for_text};
+use crate::calls::{DEADLINE, exec, exec_of, in_time, process_of, start, wait_for_text};
 
 /// Most descriptors that the hub needs at a time for a sandbox.
 const ENOUGH: usize = 30;
@@ -23,7 +25,8 @@ async fn without_room_for_descriptors_a_sandbox_is_made_or_not_at_all() {
     let (mut refused, mut tried) = (0, 0);
     let before = processes_of(&hub).len();
     for more in 0..ENOUGH {
-        if !full() && dice.below(3) > 0 {
+        // With room for none a sandbox cannot be made, so that one is always tried.
+        if !full() && more > 0 && dice.below(3) > 0 {
             continue;
         }
         tried += 1;
@@ -65,7 +68,7 @@ async fn without_room_for_descriptors_a_sandbox_is_made_or_not_at_all() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        let gone = tokio::time::timeout(Duration::from_secs(10), gone).await;
+        let gone = tokio::time::timeout(DEADLINE, gone).await;
         assert!(
             gone.is_ok(),
             "room for {more}: {:?} are left",
@@ -76,6 +79,46 @@ async fn without_room_for_descriptors_a_sandbox_is_made_or_not_at_all() {
         "{tried} tried, {refused} refused, {} descriptors",
         open_fds(hub.pid())
     ));
+    assert!(refused > 0);
+}
+
+/// Starts a hub that may have so many descriptors. Ends it and gives `None` once it serves; otherwise, what it said
+/// before it gave up.
+async fn started_with(files: u32, hub: &Hub) -> Option<String> {
+    let run = format!(
+        "ulimit -n {files}; exec \"$0\" serve --listen 127.0.0.1:0 --state-dir \"$1\" --ready-file \"$2\""
+    );
+    let (ready, said) = (hub.dir().join("few.json"), hub.dir().join("few.log"));
+    let mut few = Command::new("sh")
+        .args(["-c", &run])
+        .arg(find_binary())
+        .args([&hub.state_dir(), &ready])
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(&said).unwrap())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let ended = in_time(async {
+        loop {
+            if let Some(ended) = few.try_wait().unwrap() {
+                return Some(ended);
+            }
+            if ready.exists() {
+                return None;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let Some(ended) = ended else {
+        let pid = i32::try_from(few.id().unwrap()).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+        assert!(in_time(few.wait()).await.unwrap().success());
+        return None;
+    };
+    let said = std::fs::read_to_string(said).unwrap();
+    assert!(!ended.success(), "{files}: {said}");
+    Some(said)
 }
 
 /// With too few descriptors to find its sandboxes again, a hub does not start; it buries nobody.
@@ -92,25 +135,17 @@ async fn a_hub_started_with_few_descriptors_gives_up_no_sandbox() {
         if !full() && files % 3 > 0 {
             continue;
         }
-        let run =
-            format!("ulimit -n {files}; exec \"$0\" serve --listen 127.0.0.1:0 --state-dir \"$1\"");
-        let output = Command::new("timeout")
-            .args(["-s", "TERM", "3", "sh", "-c", &run])
-            .arg(find_binary())
-            .arg(hub.state_dir())
-            .output()
-            .unwrap();
-        if output.status.code() == Some(124) {
+        let Some(said) = started_with(files, &hub).await else {
             last = Some(files);
             break;
-        }
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success(), "{files}: {said}");
+        };
         told += u32::from(said.contains("cannot take over") && said.contains("hint:"));
     }
     say(&format!(
         "{told} starts could not take over; with {last:?} files it started"
     ));
+    assert!(told > 0);
+    assert!(last.is_some(), "it never started");
     hub.restart();
     for n in 0..6 {
         let inside = hub.client().sandbox(&id_of(&format!("box-{n}")));
