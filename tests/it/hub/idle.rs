@@ -1,10 +1,10 @@
 //! Sleep, pause, keepalive and the end of a lifetime.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::Method;
 use sandshell_client::types::{
-    ErrorCode, OnIdle, ProcessId, SandboxPatch, SandboxState, SessionRequest, StreamName,
+    ErrorCode, OnIdle, ProcessId, SandboxPatch, SandboxState, SessionRequest, StreamName, Timestamp,
 };
 use sandshell_client::{Client, OutputQuery};
 use sandshell_testkit::Hub;
@@ -33,12 +33,24 @@ async fn goes_on(inside: &Client, id: &ProcessId) {
     }
 }
 
+/// After this it sleeps.
+const IDLE: Duration = Duration::from_millis(300);
+
+/// Whoever was asked is awake, until its time without a request is over again.
+async fn is_awake(client: &Client, asked: Instant) {
+    let state = get(client, "sleepy").await.state;
+    assert!(
+        state == SandboxState::Ready || asked.elapsed() >= IDLE,
+        "{state:?}"
+    );
+}
+
 #[tokio::test]
 async fn an_idle_sandbox_sleeps_until_it_is_asked() {
     let mut hub = Hub::start();
     let client = hub.client();
     let mut spec = spec_of("sleepy");
-    spec.idle_timeout_ms = Some(300);
+    spec.idle_timeout_ms = Some(IDLE.as_millis().try_into().unwrap());
     in_time(client.create_sandbox(&spec)).await.unwrap();
     let inside = client.sandbox(&id_of("sleepy"));
     let session = in_time(inside.create_session(&SessionRequest::default()))
@@ -66,17 +78,19 @@ async fn an_idle_sandbox_sleeps_until_it_is_asked() {
             hub.restart();
             assert_eq!(get(&client, "sleepy").await.state, SandboxState::Asleep);
         }
+        let asked = Instant::now();
         assert_eq!(run("echo $x").await, "kept\n");
-        assert_eq!(get(&client, "sleepy").await.state, SandboxState::Ready);
+        is_awake(&client, asked).await;
     }
     // What is in flight keeps it awake.
     let result = exec(&inside, "sleep 1; echo awake").await;
     assert_eq!(result.stdout, "awake\n");
     until(&client, "sleepy", SandboxState::Asleep).await;
+    let asked = Instant::now();
     in_time(client.keep_sandbox_alive(&id_of("sleepy")))
         .await
         .unwrap();
-    assert_eq!(get(&client, "sleepy").await.state, SandboxState::Ready);
+    is_awake(&client, asked).await;
     // Asleep, it can be destroyed.
     until(&client, "sleepy", SandboxState::Asleep).await;
     in_time(client.destroy_sandbox(&id_of("sleepy")))
@@ -139,10 +153,10 @@ async fn times_end_sandboxes_also_across_a_restart() {
     let mut hub = Hub::start();
     let client = hub.client();
     let mut idle = spec_of("idle");
-    idle.idle_timeout_ms = Some(200);
+    idle.idle_timeout_ms = Some(3_600_000);
     idle.on_idle = Some(OnIdle::Destroy);
     let mut short = spec_of("short");
-    short.max_lifetime_ms = Some(1500);
+    short.max_lifetime_ms = Some(3_600_000);
     let mut changed = spec_of("changed");
     changed.max_lifetime_ms = Some(3_600_000);
     for spec in [&idle, &short, &changed] {
@@ -150,7 +164,24 @@ async fn times_end_sandboxes_also_across_a_restart() {
     }
     let record = get(&client, "short").await;
     let lifetime = record.expires_at.unwrap().duration_since(record.created_at);
-    assert_eq!(lifetime.as_millis(), 1500);
+    assert_eq!(lifetime.as_millis(), 3_600_000);
+    // Short only now: all of them have been made, however long that took.
+    let patch = SandboxPatch {
+        idle_timeout_ms: Some(200),
+        ..SandboxPatch::default()
+    };
+    in_time(client.patch_sandbox(&id_of("idle"), &patch))
+        .await
+        .unwrap();
+    let lived = Timestamp::now().duration_since(record.created_at);
+    let lifetime = u64::try_from(lived.as_millis()).unwrap() + 1500;
+    let patch = SandboxPatch {
+        max_lifetime_ms: Some(lifetime),
+        ..SandboxPatch::default()
+    };
+    in_time(client.patch_sandbox(&id_of("short"), &patch))
+        .await
+        .unwrap();
     hub.kill_hard();
     hub.restart();
     let gone = until(&client, "idle", SandboxState::Gone).await;

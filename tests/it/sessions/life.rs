@@ -10,7 +10,8 @@ use sandshell_client::types::{
 use sandshell_testkit::{Agent, alive_with_marker, wait_for_exit_of};
 
 use crate::calls::{
-    Shell, code_of, env, exec, follow, in_time, marker, process_of, start, text, wait_for_exit,
+    DEADLINE, Shell, code_of, env, exec, follow, in_time, marker, process_of, start, text,
+    wait_for_exit,
 };
 
 #[tokio::test]
@@ -129,10 +130,7 @@ async fn a_process_starts_from_a_sessions_state_and_writes_nothing_back() {
 
 /// Waits for the end of a session's shell, then for the word of the session.
 async fn ends(client: &Client, shell: &Shell, pid: i32) {
-    assert!(
-        wait_for_exit_of(pid, Duration::from_secs(10)),
-        "the shell still runs"
-    );
+    assert!(wait_for_exit_of(pid, DEADLINE), "the shell still runs");
     let refused = in_time(client.session_exec(&shell.id, &text("echo still here"))).await;
     assert_eq!(code_of(refused), ErrorCode::SessionEnded);
     assert_eq!(
@@ -151,35 +149,66 @@ fn outside(marker: &str) -> i32 {
 #[tokio::test]
 async fn an_idle_session_ends_after_its_idle_timeout() {
     let agent = Agent::start();
-    let request = SessionRequest {
+    let shell = Shell::new(&agent).await;
+    let gate = agent.work_dir().join("gate");
+    shell.out(&format!("mkfifo {}", gate.display())).await;
+    let marker = marker();
+    let command = format!(
+        "MARKER={marker} setsid bash -c 'echo up; exec sleep 1000' & read x <{}; echo worked",
+        gate.display()
+    );
+    let mut running = shell.go(&command).await;
+    let (events, heard) = (&mut running.events, &mut running.heard);
+    heard.until_stdout_has(events, "up\n").await;
+    let pid = outside(&marker);
+    let patch = SessionPatch {
         idle_timeout_ms: Some(300),
         ..Default::default()
     };
-    let shell = Shell::with(&agent, &request).await;
-    let marker = marker();
+    in_time(shell.client.patch_session(&shell.id, &patch))
+        .await
+        .unwrap();
     // A command longer than the idle timeout is not idleness.
-    let command = format!("MARKER={marker} setsid sleep 1000 & sleep 0.5; echo worked");
-    assert_eq!(shell.out(&command).await, "worked\n");
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    std::fs::write(gate, "x\n").unwrap();
+    heard.until_the_end(events).await;
+    assert_eq!(heard.stdout, b"go\nup\nworked\n");
     let client = shell.client.clone();
-    ends(&client, &shell, outside(&marker)).await;
+    ends(&client, &shell, pid).await;
+}
+
+/// A session that ended while this command ran, by its lifetime.
+async fn outlived(agent: &Agent, command: &str) -> Shell {
+    // The lifetime counts from the making of the session: a machine that stands still may use it up before
+    // the command has begun.
+    for lifetime in [400, 4000, 40_000] {
+        let request = SessionRequest {
+            max_lifetime_ms: Some(lifetime),
+            ..Default::default()
+        };
+        let shell = Shell::with(agent, &request).await;
+        let command = text(&format!("echo begun; {command}"));
+        let result = match in_time(shell.client.session_exec(&shell.id, &command)).await {
+            Ok(result) => result,
+            Err(error) => {
+                assert_eq!(error.code(), Some(ErrorCode::SessionEnded), "{error}");
+                continue;
+            }
+        };
+        assert_eq!(result.session_state, "ended", "{result:?}");
+        if result.stdout == "begun\n" {
+            return shell;
+        }
+        assert_eq!(result.stdout, "");
+    }
+    panic!("no command began within the lifetime of its session");
 }
 
 #[tokio::test]
 async fn a_session_ends_at_its_maximum_lifetime_even_when_busy() {
     let agent = Agent::start();
-    let request = SessionRequest {
-        max_lifetime_ms: Some(400),
-        ..Default::default()
-    };
-    let shell = Shell::with(&agent, &request).await;
     let marker = marker();
-    let result = shell
-        .run(&format!("echo begun; MARKER={marker} sleep 1000"))
-        .await;
-    assert_eq!(
-        (result.stdout.as_str(), result.session_state.as_str()),
-        ("begun\n", "ended")
-    );
+    let shell = outlived(&agent, &format!("MARKER={marker} sleep 1000")).await;
     let refused = shell.client.session_exec(&shell.id, &text("true")).await;
     let error = refused.expect_err("it has ended");
     assert_eq!(
@@ -190,7 +219,7 @@ async fn a_session_ends_at_its_maximum_lifetime_even_when_busy() {
         error.problem().unwrap().detail.contains("lifetime"),
         "{error}"
     );
-    let left = sandshell_testkit::wait_until_gone(&marker, Duration::from_secs(5));
+    let left = sandshell_testkit::wait_until_gone(&marker, DEADLINE);
     assert_eq!(left, Vec::<i32>::new());
     assert_eq!(shell.record().await.state, SessionState::Ended);
 }
@@ -208,7 +237,6 @@ async fn a_patch_changes_environment_and_limits() {
     .await;
     let patch = SessionPatch {
         env: env(&[("NEW", Some("it's")), ("OLD", None)]),
-        timeout_ms: Some(150),
         ..Default::default()
     };
     in_time(shell.client.patch_session(&shell.id, &patch))
@@ -220,7 +248,19 @@ async fn a_patch_changes_environment_and_limits() {
             .await,
         "1\nunset\n"
     );
-    assert!(shell.run("sleep 1000").await.timed_out);
+    // Commands that are to end by themselves get a time that no machine stands still for.
+    for (timeout_ms, command, timed_out) in
+        [(150, "sleep 1000", true), (600_000, "sleep 0.2", false)]
+    {
+        let patch = SessionPatch {
+            timeout_ms: Some(timeout_ms),
+            ..Default::default()
+        };
+        in_time(shell.client.patch_session(&shell.id, &patch))
+            .await
+            .unwrap();
+        assert_eq!(shell.run(command).await.timed_out, timed_out);
+    }
     // While a command runs, the change waits for its end.
     let patch = SessionPatch {
         env: env(&[("NEW", Some("later"))]),
@@ -246,7 +286,7 @@ async fn a_patch_changes_environment_and_limits() {
     in_time(shell.client.patch_session(&shell.id, &patch))
         .await
         .unwrap();
-    let left = sandshell_testkit::wait_until_gone(&marker, Duration::from_secs(5));
+    let left = sandshell_testkit::wait_until_gone(&marker, DEADLINE);
     assert_eq!(left, Vec::<i32>::new());
 }
 
@@ -356,6 +396,11 @@ async fn a_shell_that_stands_still_before_a_command_is_replaced() {
     let agent = Agent::start();
     let shell = Shell::new(&agent).await;
     let pid = shell.out("v=kept; cd /usr; echo $$").await;
+    // The state is saved after the answer; a fork is given what was saved, and so waits for that.
+    let forked = shell
+        .client
+        .fork_session(&shell.id, &ForkRequest::default());
+    in_time(forked).await.unwrap();
     exec(&agent.client(), &format!("kill -STOP {pid}")).await;
     let request = SessionExecRequest {
         cwd: Some("/tmp".to_owned()),
