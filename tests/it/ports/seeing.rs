@@ -225,12 +225,12 @@ async fn a_wait_sees_a_port_get_ready() {
     let reply = in_time(waiting).await.unwrap();
     assert!(reply.ready && !reply.timed_out);
     assert_eq!(reply.port.unwrap().process, Some(server.id));
-    let http = |path: &str, status| PortWaitRequest {
+    let http = |path: &str, status, timeout_ms| PortWaitRequest {
         http: Some(HttpCheck {
             path: Some(path.to_owned()),
             status,
         }),
-        timeout_ms: Some(200),
+        timeout_ms: Some(timeout_ms),
     };
     let ready = async |request: PortWaitRequest| {
         in_time(client.wait_port(port, &request))
@@ -238,10 +238,10 @@ async fn a_wait_sees_a_port_get_ready() {
             .unwrap()
             .ready
     };
-    assert!(ready(http("/hello", Some(200))).await);
-    assert!(ready(http("/status/404", None)).await);
-    assert!(!ready(http("/status/503", None)).await);
-    assert!(ready(http("/status/503", Some(503))).await);
+    assert!(ready(http("/hello", Some(200), 600_000)).await);
+    assert!(ready(http("/status/404", None, 600_000)).await);
+    assert!(!ready(http("/status/503", None, 200)).await);
+    assert!(ready(http("/status/503", Some(503), 600_000)).await);
 }
 
 #[tokio::test]

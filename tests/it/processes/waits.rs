@@ -112,11 +112,9 @@ async fn a_regular_expression_sees_lines() {
     let agent = Agent::start();
     let client = agent.client();
     let id = start(&client, &with_input("echo first; echo second; read x")).await;
-    let request = WaitRequest {
-        timeout_ms: Some(500),
-        ..log("^second$", true, None)
-    };
-    let reply = in_time(client.wait_process(&id, &request)).await.unwrap();
+    let reply = in_time(client.wait_process(&id, &log("^second$", true, None)))
+        .await
+        .unwrap();
     assert_eq!(
         (reply.outcome, reply.line.as_deref()),
         (WaitOutcome::Log, Some("second"))
@@ -168,7 +166,7 @@ async fn a_wait_sees_a_port_and_an_http_answer() {
     let port: u16 = std::fs::read_to_string(&file).unwrap().parse().unwrap();
     let wait = |http| WaitRequest {
         port: Some(PortCondition { port, http }),
-        timeout_ms: Some(5000),
+        timeout_ms: Some(600_000),
         ..Default::default()
     };
     let reply = in_time(client.wait_process(&id, &wait(None)))
@@ -188,11 +186,9 @@ async fn a_wait_sees_a_port_and_an_http_answer() {
         .await
         .unwrap();
     let output = String::from_utf8(output.read_to_end().await.unwrap().to_vec()).unwrap();
-    assert_eq!(
-        output.matches("GET /health?x=1 HTTP/1.1").count(),
-        3,
-        "{output}"
-    );
+    // An answer that came too late is asked for again.
+    let asked = output.matches("GET /health?x=1 HTTP/1.1").count();
+    assert!(asked >= 3, "{output}");
     in_time(client.kill_process(&id, &sandshell_client::types::KillRequest::default()))
         .await
         .unwrap();
