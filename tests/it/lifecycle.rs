@@ -14,7 +14,9 @@ use sandshell_testkit::{
     Agent, alive_with_marker, children_deep, find_binary, wait_for_exit_of, wait_until_gone,
 };
 
-use crate::calls::{Shell, code_of, exec, in_time, marker, process_of, start, wait_for_text};
+use crate::calls::{
+    DEADLINE, Shell, code_of, exec, in_time, marker, process_of, start, wait_for_text,
+};
 
 /// Directories of cgroup v2 that carry the pid of an agent.
 fn groups_of(pid: i32) -> Vec<PathBuf> {
@@ -38,6 +40,17 @@ fn groups_of(pid: i32) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// The init of an agent: what it started under that word.
+fn init_of(agent: i32) -> i32 {
+    let is_init = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.starts_with(b"sandshell\0init\0")
+    };
+    let found: Vec<i32> = children_deep(agent).into_iter().filter(is_init).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0]
 }
 
 /// One of everything that can run, all with the marker.
@@ -94,10 +107,7 @@ async fn a_graceful_end_ends_streams_and_leaves_nothing() {
     assert_eq!(status.code(), Some(0));
     assert_eq!(alive_with_marker(&marker), Vec::<i32>::new());
     for child in children {
-        assert!(
-            wait_for_exit_of(child, Duration::from_secs(2)),
-            "{child} is left"
-        );
+        assert!(wait_for_exit_of(child, DEADLINE), "{child} is left");
     }
     assert_eq!(groups_of(pid), Vec::<PathBuf>::new());
 }
@@ -116,10 +126,7 @@ async fn a_graceful_end_without_cgroups_and_namespaces_leaves_nothing_either() {
     assert_eq!(status.code(), Some(0));
     assert_eq!(wait_until_gone(&marker, Duration::ZERO), Vec::<i32>::new());
     for child in children {
-        assert!(
-            wait_for_exit_of(child, Duration::from_secs(2)),
-            "{child} is left"
-        );
+        assert!(wait_for_exit_of(child, DEADLINE), "{child} is left");
     }
 }
 
@@ -322,17 +329,14 @@ async fn without_init_the_agent_gives_up_and_says_so() {
     )
     .await;
     let agent = i32::try_from(child.id()).unwrap();
-    let init = children_deep(agent)[0];
+    let init = init_of(agent);
     kill_process(Pid::from_raw(init).unwrap(), Signal::KILL).unwrap();
     assert!(
-        wait_for_exit_of(agent, Duration::from_secs(10)),
+        wait_for_exit_of(agent, DEADLINE),
         "the agent goes on without init"
     );
     assert_eq!(child.wait().unwrap().code(), Some(125));
-    assert_eq!(
-        wait_until_gone(&marker, Duration::from_secs(5)),
-        Vec::<i32>::new()
-    );
+    assert_eq!(wait_until_gone(&marker, DEADLINE), Vec::<i32>::new());
     assert!(
         std::fs::read_to_string(dir.path().join("log"))
             .unwrap()

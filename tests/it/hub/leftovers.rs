@@ -1,5 +1,6 @@
 //! Sandboxes come and go, and leave nothing.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -23,23 +24,31 @@ struct Traces {
     launcher_fds: usize,
     directories: usize,
     groups: usize,
-    interfaces: usize,
+    /// The machine's: others have theirs here too.
+    interfaces: BTreeSet<String>,
 }
 
 impl Traces {
     fn of(hub: &Hub, places: &[String]) -> Self {
-        let lines = |path: &str| fs::read_to_string(path).unwrap().lines().count();
         let below = children_deep(hub.pid());
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let own = hub.dir().to_str().unwrap();
+        let launcher = below.iter().find(|pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.starts_with(b"sandshell\0launcher\0")
+        });
+        let devices = fs::read_to_string("/proc/net/dev").unwrap();
+        let named = |line: &str| Some(line.split_once(':')?.0.trim().to_owned());
         Self {
-            mounts: lines("/proc/self/mountinfo"),
+            mounts: mounts.lines().filter(|line| line.contains(own)).count(),
             processes: below.len(),
             hub_fds: open_fds(hub.pid()),
-            launcher_fds: below.first().map_or(0, |&pid| open_fds(pid)),
+            launcher_fds: open_fds(*launcher.expect("a launcher")),
             directories: fs::read_dir(hub.state_dir().join("sandboxes"))
                 .unwrap()
                 .count(),
             groups: groups_of(Path::new("/sys/fs/cgroup"), places, 5),
-            interfaces: lines("/proc/net/dev"),
+            interfaces: devices.lines().filter_map(named).collect(),
         }
     }
 }
@@ -95,10 +104,10 @@ async fn nothing_is_left_of_sandboxes_that_were_destroyed() {
     let settled = |before: Traces, seen: Vec<String>| {
         let hub = &hub;
         async move {
-            // Connections to agents that are gone are let go of in their own time.
+            // Connections to agents that are gone are let go of in their own time, and interfaces of others.
             loop {
                 let now = Traces::of(hub, &seen);
-                if now.hub_fds <= before.hub_fds {
+                if now.hub_fds <= before.hub_fds && now.interfaces.is_subset(&before.interfaces) {
                     return (before, now);
                 }
                 tokio::task::yield_now().await;
@@ -114,6 +123,7 @@ async fn nothing_is_left_of_sandboxes_that_were_destroyed() {
     let (before, after) = in_time(settled(before, seen)).await;
     let after = Traces {
         hub_fds: before.hub_fds,
+        interfaces: before.interfaces.clone(),
         ..after
     };
     assert_eq!(after, before);
