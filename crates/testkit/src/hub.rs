@@ -15,8 +15,8 @@ use crate::ready::{NotReady, ReadyFile};
 use crate::user::UnprivilegedUser;
 use crate::{binary, pidfd};
 
-/// Far above any honest start or stop, also on a loaded machine.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// Far above any honest start or stop, also on a loaded machine that stands still for a while.
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A `sandshell serve` with a directory of its own. Dropping it ends it, its sandboxes and the
 /// directory.
@@ -248,6 +248,13 @@ impl Hub {
         let ended = [running.pidfd.as_fd()];
         if !pidfd::wait_readable(&ended, Instant::now() + DEADLINE) {
             let _ = pidfd_send_signal(&running.pidfd, Signal::KILL);
+            let _ = running.child.wait();
+            // A panic while panicking would hide the first.
+            assert!(
+                std::thread::panicking(),
+                "the hub did not end in {DEADLINE:?} and was killed; it wrote:\n{}",
+                self.log()
+            );
         }
         running.child.wait().expect("our child can be waited for")
     }

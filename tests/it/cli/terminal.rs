@@ -15,7 +15,7 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use super::User;
 
 /// Far above any honest answer, also on a loaded machine.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// `sandshell` on a terminal of its own.
 struct Seat {

@@ -8,12 +8,13 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use sandshell_testkit::find_binary;
 
 use super::{files, read, root};
+use crate::calls::DEADLINE;
 
 const ADDRESS: &str = "127.0.0.1:4020";
 const ANYTHING: &str = "…";
@@ -158,7 +159,7 @@ impl Drop for MakeRun {
 
 /// The pid in a ready file. It is written just after the last line is printed.
 fn pid_in(ready: &Path) -> Pid {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + DEADLINE;
     loop {
         if let Ok(text) = std::fs::read_to_string(ready) {
             let value: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -1,7 +1,6 @@
 //! Making, finding and ending sandboxes.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use http::Method;
 use sandshell_client::types::{ErrorCode, OnIdle, SandboxPatch, SandboxSpec, SandboxState};
@@ -9,7 +8,7 @@ use sandshell_client::{AuditFilter, Client, Page, SandboxFilter};
 use sandshell_testkit::{Hub, UnprivilegedUser, alive_with_marker, wait_until_gone};
 
 use super::{get, id_of, raw, raw_with, sandbox, spec_of};
-use crate::calls::{code_of, exec, in_time, marker, process_of};
+use crate::calls::{DEADLINE, code_of, exec, in_time, marker, process_of};
 
 fn directories(hub: &Hub) -> usize {
     std::fs::read_dir(hub.state_dir().join("sandboxes"))
@@ -323,7 +322,7 @@ async fn one_that_dies_is_buried_with_the_reason() {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     let record = super::until(&client, "dying", SandboxState::Failed).await;
     assert!(record.reason.unwrap().contains("ended by itself"));
-    assert!(wait_until_gone(&mark, Duration::from_secs(10)).is_empty());
+    assert!(wait_until_gone(&mark, DEADLINE).is_empty());
     assert_eq!(directories(&hub), 0);
     let refused = code_of(in_time(inside.exec(&crate::calls::exec_of("true"))).await);
     assert_eq!(refused, ErrorCode::SandboxGone);

@@ -1,7 +1,5 @@
 //! The way to a sandbox's agent: streams, sockets, bodies and clients that go away.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use sandshell_client::types::{
@@ -15,7 +13,9 @@ use sandshell_testkit::{Hub, open_fds, wait_until_gone};
 use sha2::{Digest as _, Sha256};
 
 use super::{get, id_of, raw, sandbox};
-use crate::calls::{code_of, exec, exec_of, in_time, marker, process_of, start, wait_for_text};
+use crate::calls::{
+    DEADLINE, code_of, exec, exec_of, in_time, marker, process_of, start, wait_for_text,
+};
 
 /// A process whose input stays open.
 fn interactive(command: &str) -> ProcessRequest {
@@ -145,7 +145,7 @@ async fn a_client_that_goes_away_takes_its_request_with_it() {
             wait_for_text(&other, &id, "up").await;
         }) => {}
     }
-    let left = tokio::task::spawn_blocking(move || wait_until_gone(&mark, Duration::from_secs(15)));
+    let left = tokio::task::spawn_blocking(move || wait_until_gone(&mark, DEADLINE));
     assert!(left.await.unwrap().is_empty());
     assert_eq!(
         get(&hub.client(), "a").await.state,

@@ -1,8 +1,6 @@
 //! Without a group, a tree hangs on its keeper, which a program of the same user can signal. Whatever
 //! it does to it, every call gets its answer and nothing stays alive.
 
-use std::time::Duration;
-
 use sandshell_client::types::{
     ContextRequest, ErrorCode, ExecRequest, KernelChoice, Language, ProcessState, RunRequest,
     TerminalRequest, TerminalState,
@@ -11,8 +9,8 @@ use sandshell_client::{Client, ConnectOptions};
 use sandshell_testkit::{Agent, alive_with_marker, wait_until_gone};
 
 use crate::calls::{
-    Shell, code_of, env, exec, exec_of, in_time, marker, process_of, start, wait_for_exit,
-    wait_for_text,
+    DEADLINE, Shell, code_of, env, exec, exec_of, in_time, marker, process_of, start,
+    wait_for_exit, wait_for_text,
 };
 
 use super::kill;
@@ -115,7 +113,7 @@ async fn what_an_ended_process_left_behind_dies_with_its_keeper() {
         let keeper = std::fs::read_to_string(&file).unwrap();
         let killer = format!("kill -9 {keeper}");
         assert_eq!(exec(&client, &killer).await.exit_code, 0, "{killer}");
-        let left = wait_until_gone(&marker, Duration::from_secs(10));
+        let left = wait_until_gone(&marker, DEADLINE);
         assert_eq!(left, Vec::<i32>::new(), "{without}");
         let record = client.process(&id).await.unwrap();
         assert_eq!(record.exit_code, Some(3), "the end of the process stands");

@@ -3,13 +3,13 @@
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use sandshell_testkit::{UnprivilegedUser, children_deep, find_binary, wait_for_exit_of};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::Spoken;
+use crate::calls::DEADLINE;
 
 /// All processes below one, the hub and the sandboxes among them; and what it has in its directory.
 fn below(spoken: &Spoken) -> Vec<i32> {
@@ -23,10 +23,7 @@ fn files(spoken: &Spoken) -> Vec<PathBuf> {
 
 fn all_gone(processes: &[i32]) {
     for pid in processes {
-        assert!(
-            wait_for_exit_of(*pid, Duration::from_secs(20)),
-            "{pid} is alive"
-        );
+        assert!(wait_for_exit_of(*pid, DEADLINE), "{pid} is alive");
     }
 }
 

@@ -6,14 +6,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use sandshell_testkit::{UnprivilegedUser, alive_with_marker, find_binary, wait_until_gone};
 use serde_json::json;
 use tempfile::TempDir;
 
 use super::make::{Item, archive, export, gzip, root, saved, tar_of};
-use crate::calls::{marker, skipped};
+use crate::calls::{DEADLINE, marker, skipped};
 
 /// A run whose own directory lies below this one.
 fn run(user: Option<UnprivilegedUser>, dir: &Path, image: &Path, argv: &[&str]) -> Command {
@@ -133,7 +132,7 @@ fn nothing_is_left_of_a_killed_run() {
         assert_eq!(line, "here\n");
         child.kill().unwrap();
         child.wait().unwrap();
-        wait_until_gone(&mark, Duration::from_secs(20));
+        wait_until_gone(&mark, DEADLINE);
         assert_eq!(alive_with_marker(&mark), Vec::<i32>::new());
         until_empty(dir);
     });
@@ -166,10 +165,7 @@ fn nothing_is_left_of_a_run_that_was_killed_while_it_unpacked() {
         };
         let began = std::time::Instant::now();
         while !unpacked() {
-            assert!(
-                began.elapsed() < Duration::from_secs(20),
-                "nothing is unpacked"
-            );
+            assert!(began.elapsed() < DEADLINE, "nothing is unpacked");
             std::thread::yield_now();
         }
         child.kill().unwrap();
@@ -182,10 +178,7 @@ fn nothing_is_left_of_a_run_that_was_killed_while_it_unpacked() {
 fn until_empty(dir: &Path) {
     let began = std::time::Instant::now();
     while fs::read_dir(dir).unwrap().count() > 0 {
-        assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "the directory stays"
-        );
+        assert!(began.elapsed() < DEADLINE, "the directory stays");
         std::thread::yield_now();
     }
 }
