@@ -367,9 +367,8 @@ async fn a_launcher_killed_at_work_leaves_no_half_made_sandbox() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        if tokio::time::timeout(DEADLINE, gone).await.is_err() {
-            panic!("left: {:?} {:?}", places(&hub), processes_of(&hub));
-        }
+        let gone = tokio::time::timeout(DEADLINE, gone).await.is_ok();
+        assert!(gone, "left: {:?} {:?}", places(&hub), processes_of(&hub));
     }
     say(&format!("{made} made, {refused} refused"));
     assert!(refused > 0, "no launcher was killed at work");

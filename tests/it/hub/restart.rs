@@ -397,9 +397,12 @@ impl Spoilt {
 impl Drop for Spoilt {
     fn drop(&mut self) {
         let done = std::process::Command::new("umount").arg(&self.0).status();
-        if !done.is_ok_and(|status| status.success()) {
-            eprintln!("{} is still spoilt", self.0.display());
-        }
+        let done = done.is_ok_and(|status| status.success());
+        assert!(
+            done || std::thread::panicking(),
+            "{:?} is still spoilt",
+            self.0
+        );
     }
 }
 

@@ -397,9 +397,8 @@ async fn a_shell_that_stands_still_before_a_command_is_replaced() {
     let shell = Shell::new(&agent).await;
     let pid = shell.out("v=kept; cd /usr; echo $$").await;
     // The state is saved after the answer; a fork is given what was saved, and so waits for that.
-    let forked = shell
-        .client
-        .fork_session(&shell.id, &ForkRequest::default());
+    let fork = ForkRequest::default();
+    let forked = shell.client.fork_session(&shell.id, &fork);
     in_time(forked).await.unwrap();
     exec(&agent.client(), &format!("kill -STOP {pid}")).await;
     let request = SessionExecRequest {
