@@ -321,7 +321,14 @@ impl Owner {
         self.tell();
         self.shared.upstream.clear();
         self.registry.backend().destroy(&self.shared.place).await?;
-        self.finish(SandboxState::Gone, "sandbox.destroy", by).await
+        match self.finish(SandboxState::Gone, "sandbox.destroy", by).await {
+            // It is gone, and whoever asked for that is not to be told otherwise.
+            Err(error) if error.code() == ErrorCode::NoSpace => {
+                tracing::error!(%error, sandbox = %self.shared.id, "its end is not written down");
+                Ok(())
+            }
+            finished => finished,
+        }
     }
 
     /// It has died by itself.
