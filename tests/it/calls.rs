@@ -1,7 +1,9 @@
 //! Short forms of calls, and plain bash as the oracle.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
 use std::future::Future;
+use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -24,10 +26,17 @@ pub(crate) async fn in_time<T>(what: impl Future<Output = T>) -> T {
         .expect("there was no answer in time")
 }
 
-/// Says that a check could not be made here.
+/// Says that a check could not be made here. A test that passes says nothing under nextest, so the line goes into the
+/// file that `scripts/test` shows at its end as well.
 #[expect(clippy::print_stderr, reason = "it must be seen")]
 pub(crate) fn skipped(why: &str) {
-    eprintln!("SKIPPED: {why}");
+    let line = format!("SKIPPED: {why}\n");
+    eprint!("{line}");
+    if let Some(path) = std::env::var_os("SANDSHELL_SKIPS") {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        // In one write, since tests run beside each other.
+        file.unwrap().write_all(line.as_bytes()).unwrap();
+    }
 }
 
 /// A text that no other process on the machine has.
@@ -143,7 +152,8 @@ pub(crate) async fn follow(client: &Client, id: &ProcessId, stream: StreamName) 
     in_time(body.read_to_end()).await.unwrap().to_vec()
 }
 
-/// What an event stream said, put together. Checks that every stream is without gaps.
+/// What an event stream said, put together. Checks that every stream has each byte once and in order, and that the
+/// numbers of events never go back.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     pub(crate) stdout: Vec<u8>,
@@ -155,30 +165,47 @@ pub(crate) struct Heard {
     pub(crate) command_id: Option<CommandId>,
     pub(crate) exit: Option<ExitEvent>,
     pub(crate) last_id: Option<u64>,
+    /// The offset that comes next in each stream.
+    next: [Option<u64>; 4],
+    /// Whether a resume may have been to before the end of stdout and stderr.
+    resumed: [bool; 2],
 }
 
 impl Heard {
+    /// Where another connection goes on. While a part of a character is held back the number stays before it, so
+    /// that what the other stream said since then comes again: what was said before, and nothing else.
+    pub(crate) fn resume(&mut self) -> Option<u64> {
+        self.resumed = [true; 2];
+        self.last_id
+    }
+
     fn take(&mut self, piece: &OutputEvent) {
-        let data = Encoded::decode(&piece.data, piece.encoding).unwrap();
-        let (kept, first) = match piece.stream {
-            StreamName::Stdout => (&mut self.stdout, &mut self.first[0]),
-            StreamName::Stderr => (&mut self.stderr, &mut self.first[1]),
-            StreamName::LateStdout | StreamName::LateStderr => {
-                self.late.extend_from_slice(&data);
-                return;
-            }
+        let mut data = Encoded::decode(&piece.data, piece.encoding).unwrap();
+        let mut offset = piece.offset;
+        let stream = piece.stream as usize;
+        let kept = match piece.stream {
+            StreamName::Stdout => &mut self.stdout,
+            StreamName::Stderr => &mut self.stderr,
+            StreamName::LateStdout | StreamName::LateStderr => &mut self.late,
         };
-        let first = *first.get_or_insert(piece.offset);
-        // The documentation allows an event to come twice after a resume; its offset tells.
-        let at = usize::try_from(piece.offset - first).unwrap();
-        assert!(
-            at <= kept.len(),
-            "a gap before offset {} of {:?}",
-            piece.offset,
-            piece.stream
-        );
-        let known = kept.len() - at;
-        kept.extend_from_slice(data.get(known..).unwrap_or_default());
+        let next = self.next[stream].get_or_insert(offset);
+        if let Some(first) = self.first.get_mut(stream) {
+            let first = *first.get_or_insert(offset);
+            if self.resumed[stream] && offset < *next {
+                let at = usize::try_from(offset - first).unwrap();
+                let again = data.len().min(kept.len() - at);
+                let known: Vec<u8> = data.drain(..again).collect();
+                assert_eq!(known, kept[at..at + again], "{piece:?} was told otherwise");
+                offset += again as u64;
+                if data.is_empty() {
+                    return;
+                }
+            }
+            self.resumed[stream] = false;
+        }
+        assert_eq!(offset, *next, "a gap before {piece:?}, or it came twice");
+        *next += data.len() as u64;
+        kept.extend(data);
     }
 
     /// Reads on; false at the end of the stream.
@@ -188,12 +215,22 @@ impl Heard {
         };
         let event = event.unwrap();
         assert!(self.exit.is_none(), "{event:?} came after the exit");
-        self.last_id = event.id.or(self.last_id);
+        if let Some(id) = event.id {
+            assert!(
+                self.last_id <= Some(id),
+                "{event:?} after {:?}",
+                self.last_id
+            );
+            self.last_id = Some(id);
+        }
         match event.event {
             OutputStreamEvent::Output(piece) => self.take(&piece),
             OutputStreamEvent::Truncated(gone) => self.truncated.push(gone),
             OutputStreamEvent::Exit(exit) => self.exit = Some(exit),
-            OutputStreamEvent::Started { command_id } => self.command_id = Some(command_id),
+            OutputStreamEvent::Started { command_id } => {
+                assert_eq!(self.command_id, None, "it started twice");
+                self.command_id = Some(command_id);
+            }
             other => panic!("{other:?}"),
         }
         true

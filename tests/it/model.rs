@@ -25,7 +25,9 @@ mod script;
 mod step;
 mod world;
 
+use std::cell::Cell;
 use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
@@ -46,8 +48,10 @@ use crate::calls::in_time;
 const SEQUENCES: u32 = 100;
 /// How many run at a time.
 const AT_A_TIME: u32 = 4;
-/// A failing sequence is tried this often in shorter forms.
+/// A failing sequence is tried this often in shorter forms, and no longer than this: whoever ends a test that takes
+/// too long would end it without a word.
 const SHRINK_STEPS: u32 = 400;
+const SHRINK_MS: u32 = 60_000;
 
 /// What keeps sequences apart.
 struct Names {
@@ -187,9 +191,20 @@ fn run_many<S: Strategy>(
     let work = |worker: u32| {
         let share = sequences / AT_A_TIME + u32::from(worker < sequences % AT_A_TIME);
         let mut runner = runner(share, seed, worker);
+        let failed = Cell::new(false);
         let outcome = runner.run(&plans(), |plan| {
             tell(done.fetch_add(1, Ordering::Relaxed) + 1, sequences, began);
-            run(&plan).map_err(|failure| TestCaseError::fail(failure.0))
+            let outcome = catch_unwind(AssertUnwindSafe(|| run(&plan)));
+            if !matches!(outcome, Ok(Ok(()))) && !failed.replace(true) {
+                let why = outcome.as_ref().ok().and_then(|ran| ran.as_ref().err());
+                let why = why.map_or("it panicked", |failure| failure.0.as_str());
+                say(&format!(
+                    "SANDSHELL_MODEL_SEED={seed}, worker {worker}: before it is made shorter:\n{}{why}",
+                    shown(&plan)
+                ));
+            }
+            let outcome = outcome.unwrap_or_else(|panic| resume_unwind(panic));
+            outcome.map_err(|failure| TestCaseError::fail(failure.0))
         });
         outcome.map_err(|error| match error {
             TestError::Fail(reason, plan) => format!(
@@ -218,6 +233,7 @@ fn runner(cases: u32, seed: u32, worker: u32) -> TestRunner {
     let config = Config {
         cases,
         max_shrink_iters: SHRINK_STEPS,
+        max_shrink_time: SHRINK_MS,
         // Seeds say nothing once a generator has changed: a failure becomes a test in `regressions`.
         failure_persistence: None,
         ..Config::default()
@@ -231,11 +247,21 @@ fn as_steps(steps: &[Step]) -> String {
     format!("  As steps:\n{}", lines.collect::<String>())
 }
 
-#[expect(clippy::print_stderr, reason = "progress of a long run")]
 fn tell(done: u32, of: u32, began: Instant) {
     if done.is_multiple_of(500) || done == of {
-        eprintln!("{done} of {of} sequences, {:.0?}", began.elapsed());
+        say(&format!(
+            "{done} of {of} sequences, {:.0?}",
+            began.elapsed()
+        ));
     }
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "progress of a long run, and how it ends"
+)]
+fn say(what: &str) {
+    eprintln!("{what}");
 }
 
 fn sequences(place: &Place) {

@@ -181,6 +181,12 @@ fn has_an_order(noted: &[Noted]) -> bool {
             .filter(is_left)
             .map(|i| noted[i].told)
             .min();
+        let made_before = |pid| {
+            let before = (0..noted.len()).filter(|index| !is_left(index));
+            before
+                .map(|index| &noted[index])
+                .any(|one| (one.call, one.answer) == (Call::Create, Some(pid)))
+        };
         (0..noted.len()).filter(is_left).any(|index| {
             let one = &noted[index];
             // Another was told before this one was asked: that comes first.
@@ -188,7 +194,8 @@ fn has_an_order(noted: &[Noted]) -> bool {
                 return false;
             }
             let next = match (one.call, one.answer, there) {
-                (Call::Create, Some(pid), None) => Some(pid),
+                // What was deleted does not come back: another is made.
+                (Call::Create, Some(pid), None) if !made_before(pid) => Some(pid),
                 (Call::Create, Some(pid), Some(there)) if pid == there => Some(pid),
                 (Call::Get, Some(pid), Some(there)) if pid == there => Some(pid),
                 (Call::Get | Call::Delete, None, None) | (Call::Delete, Some(_), Some(_)) => None,

@@ -1,6 +1,6 @@
 //! The log of events beside a sequence: each thing begins, goes on and ends once, in this order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sandshell_client::types::{Happening, ProcessRequest};
 use sandshell_client::{Client, SandboxStream, SandboxStreamEvent};
@@ -82,8 +82,10 @@ impl Events {
         }
         let alive: Vec<_> = lives.iter().filter(|(_, life)| life.alive).collect();
         ensure!(alive.is_empty(), "their ends were not told: {alive:?}");
-        for (id, begun) in begun(acts) {
-            let told = lives.get(&id).map_or(0, |life| life.begun);
+        let begun = begun(acts);
+        for id in lives.keys().chain(begun.keys()) {
+            let told = lives.get(id).map_or(0, |life| life.begun);
+            let begun = begun.get(id).copied().unwrap_or_default();
             ensure!(
                 told == begun,
                 "{id} began {begun} times, and {told} were told"
@@ -115,11 +117,27 @@ enum Happened {
     Ended,
 }
 
-/// How often each process and terminal is begun.
+/// How often each thing is begun.
 fn begun(acts: &[Act]) -> HashMap<String, u32> {
     let mut begun = HashMap::new();
+    // One that is there is given again to whoever asks for the same.
+    let mut sessions = HashSet::new();
     for act in acts {
         let id = match act {
+            Act::CreateSession {
+                request,
+                expect: Ok(_),
+            } => {
+                let id = request.id.as_ref().map(ToString::to_string);
+                id.filter(|id| sessions.insert(id.clone()))
+            }
+            Act::Fork {
+                to, expect: Ok(_), ..
+            } => sessions.insert(to.clone()).then(|| to.clone()),
+            Act::DeleteSession { id, expect: Ok(_) } => {
+                sessions.remove(id);
+                None
+            }
             Act::StartProcess {
                 request,
                 fresh: true,

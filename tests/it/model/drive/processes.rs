@@ -194,7 +194,7 @@ impl Driver<'_> {
         let mut heard = Heard::default();
         for part in 0..2 {
             let query = EventQuery {
-                from: heard.last_id,
+                from: heard.resume(),
                 follow,
             };
             let events = in_time(self.client.process_events(id, query)).await;

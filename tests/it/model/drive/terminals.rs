@@ -185,11 +185,9 @@ fn terminal_is(record: &TerminalRecord, facts: &TerminalFacts) -> Check {
             && record.output_bytes == facts.output.len() as u64,
         "{record:?} instead of {facts:?}"
     );
-    match record.exit_code {
-        Some(code) => {
-            let expect: Vec<_> = facts.exit.into_iter().collect();
-            exit_is((code, record.signal.as_deref()), &expect)
-        }
-        None => Ok(()),
+    match (record.exit_code, facts.exit) {
+        (Some(code), Some(expect)) => exit_is((code, record.signal.as_deref()), &[expect]),
+        (None, None) => Ok(()),
+        (code, expect) => Err(format!("the exit is {code:?} instead of {expect:?}")),
     }
 }

@@ -14,8 +14,8 @@ use crate::model::act::{Act, Exit, Killed, ProcessFacts};
 use crate::model::script::Text;
 use crate::model::step::{At, Program, Signal};
 
-/// What a tree is given to end by itself; far more than it takes.
-const GRACE_MS: u64 = 10_000;
+/// What a tree is given to end by itself: far more than it takes, also on a machine that stands still for a while.
+const GRACE_MS: u64 = 60_000;
 /// The same for one that will not.
 const SHORT_GRACE_MS: u64 = 30;
 

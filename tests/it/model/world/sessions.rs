@@ -234,7 +234,11 @@ impl World {
             unsaved: false,
             patches: BTreeMap::new(),
         };
-        let facts = session.facts();
+        // Only who asks for a session is told of its processes.
+        let facts = SessionFacts {
+            processes: None,
+            ..session.facts()
+        };
         self.sessions.push(session);
         Ok(facts)
     }
