@@ -10,12 +10,11 @@
     reason = "a test"
 )]
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Once;
+use std::sync::{Mutex, Once};
 
 use sandshell_fuzz::{TARGETS, Target};
 
@@ -50,21 +49,24 @@ fn inputs(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     inputs
 }
 
-thread_local! {
-    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
-}
+/// The first panic of any thread: a target may have some of its own.
+static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 /// Runs one input. A panic that the product catches is a find, too.
 fn run((name, target): &Target, data: &[u8]) -> Result<(), String> {
     static NOTED: Once = Once::new();
+    // One at a time, so that a panic is known by its input.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap();
     NOTED.call_once(|| {
         std::panic::set_hook(Box::new(|info| {
-            PANIC.set(Some(info.to_string()));
+            let mut first = PANIC.lock().unwrap();
+            first.get_or_insert_with(|| info.to_string());
         }));
     });
-    PANIC.set(None);
     let ended = catch_unwind(AssertUnwindSafe(|| target(data)));
-    match PANIC.take() {
+    let panicked = PANIC.lock().unwrap().take();
+    match panicked {
         None if ended.is_ok() => Ok(()),
         panic => Err(format!(
             "{name}: {}\n  input: b\"{}\"",
