@@ -45,6 +45,8 @@ const PROBES_PER_SECOND: f64 = 20.0;
 const LONG: Duration = Duration::from_mins(10);
 /// A turn that takes longer is stuck; a machine can stand still for half of this.
 const TURN: Duration = Duration::from_mins(2);
+/// Between two looks at what is there.
+const PAUSE: Duration = Duration::from_millis(250);
 /// Errors of turns that are kept to be shown.
 const SHOWN: usize = 10;
 
@@ -198,14 +200,19 @@ async fn run(options: &Options, report: &mut Report) -> Result<()> {
     for id in &ids {
         client.destroy_sandbox(id).await?;
     }
-    let left_of_sandboxes = places.groups()?.all()
-        + children_deep(hub.pid()).len().saturating_sub(empty)
-        + std::fs::read_dir(hub.state_dir().join(SANDBOXES))?.count();
+    let left_of_sandboxes = left(|| {
+        let directories = std::fs::read_dir(hub.state_dir().join(SANDBOXES))?.count();
+        let children = children_deep(hub.pid()).len().saturating_sub(empty);
+        Ok(places.groups()?.all() + children + directories)
+    })
+    .await?;
     let (pids, directory) = (children_deep(hub.pid()), hub.dir().to_owned());
     drop(hub);
-    let left_of_all = pids.iter().filter(|pid| is_ours(**pid)).count()
-        + places.groups()?.all()
-        + usize::from(directory.exists());
+    let left_of_all = left(|| {
+        let processes = pids.iter().filter(|pid| is_ours(**pid)).count();
+        Ok(processes + places.groups()?.all() + usize::from(directory.exists()))
+    })
+    .await?;
 
     let tally = with(&tally, std::mem::take);
     verdict::rows(report, options, &samples);
@@ -229,6 +236,19 @@ async fn fill_pools(client: &Client, ids: &[SandboxId]) -> Result<()> {
         turns::fill_pools(&client.sandbox(id)).await?;
     }
     Ok(())
+}
+
+/// Counts again until nothing is left, or until it is clear that it stays: what ends needs a moment, and longer on a
+/// machine that stands still.
+async fn left(mut count: impl FnMut() -> Result<usize>) -> Result<usize> {
+    let deadline = Instant::now() + TURN;
+    loop {
+        let left = count()?;
+        if left == 0 || Instant::now() > deadline {
+            return Ok(left);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 /// Whether a pid is still one of a program of ours.
@@ -363,7 +383,6 @@ async fn settled(
     options: &Options,
     look: &mut impl FnMut() -> Result<Traces>,
 ) -> Result<Traces> {
-    const PAUSE: Duration = Duration::from_millis(250);
     let all = options.is_long();
     client.close_idle();
     // Idle connections to agents go after 60 to 90 seconds; where they count, they are waited for.
