@@ -241,6 +241,10 @@ impl ExecError {
             (Stage::Clone, Errno::PIPE | Errno::CONNRESET) => Self::Unavailable {
                 detail: "cannot start a process: who starts them is gone".to_owned(),
             },
+            // Ours are open: the number that one is to have lies beyond the limit of open files.
+            (Stage::Fds, Errno::BADF) => Self::Unavailable {
+                detail: "cannot start a process: too few open files are allowed".to_owned(),
+            },
             (Stage::Clone | Stage::Fds | Stage::Rights, _)
             | (_, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN) => {
                 Self::system("cannot start a process", errno)

@@ -129,9 +129,11 @@ async fn a_session_whose_keeper_is_killed_goes_on() {
         shell.out(&format!("export MARKER={marker}; cd /usr")).await;
         let result = shell.run(TREE_THEN_KILL).await;
         assert_gone(&marker, without);
-        assert_eq!(
-            (result.exit_code, result.session_state.as_str()),
-            (137, "restored_before"),
+        assert_eq!(result.exit_code, 137, "{without}: {result:?}");
+        // What the shell waits for may die before it does, and then it saves its state on its way out.
+        let state = result.session_state.as_str();
+        assert!(
+            ["restored_before", "restored"].contains(&state),
             "{without}: {result:?}"
         );
         assert_eq!(shell.out("pwd").await, "/usr\n");
