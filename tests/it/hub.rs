@@ -14,6 +14,7 @@ mod routing;
 mod service;
 mod tokens;
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use http::{HeaderMap, Method};
@@ -21,9 +22,11 @@ use sandshell_client::Client;
 use sandshell_client::types::{
     IsolationPolicy, IsolationSpec, SandboxId, SandboxRecord, SandboxSpec, SandboxState,
 };
+use sandshell_testkit::Hub;
 use serde_json::Value;
 
 use crate::calls::{DEADLINE, in_time};
+use crate::limits::groups_named;
 
 /// A spec that can be had on any machine.
 pub(crate) fn spec_of(id: &str) -> SandboxSpec {
@@ -48,7 +51,7 @@ pub(crate) fn id_of(id: &str) -> SandboxId {
     id.parse().unwrap()
 }
 
-async fn get(client: &Client, id: &str) -> SandboxRecord {
+pub(crate) async fn get(client: &Client, id: &str) -> SandboxRecord {
     in_time(client.get_sandbox(&id_of(id))).await.unwrap()
 }
 
@@ -74,6 +77,13 @@ async fn raw_with(
         status.as_u16(),
         serde_json::from_slice(&body).unwrap_or_default(),
     )
+}
+
+/// The control groups of a hub's only sandbox.
+pub(crate) fn groups_of(hub: &Hub) -> Vec<PathBuf> {
+    let mut places = std::fs::read_dir(hub.state_dir().join("sandboxes")).unwrap();
+    let place = places.next().unwrap().unwrap().file_name();
+    groups_named(&format!("sandshell-{}", place.display()))
 }
 
 /// The agent of the sandbox with this directory, a process that a hub of the test's own started: whoever

@@ -129,6 +129,14 @@ pub enum BackendError {
     /// The sandbox is dead.
     #[error("{0}")]
     Dead(String),
+    /// We ourselves have too little of something, which says nothing of the sandbox; nothing was done.
+    #[error("{action}: {errno}")]
+    Lack {
+        /// What was tried.
+        action: String,
+        /// What there is too little of.
+        errno: Errno,
+    },
     /// Something of the machine failed or is used up.
     #[error("{action}: {source}")]
     Failed {
@@ -137,13 +145,6 @@ pub enum BackendError {
         /// Why it failed.
         source: io::Error,
     },
-}
-
-impl BackendError {
-    /// Whether we ourselves have too little of something.
-    pub(crate) fn is_lack(&self) -> bool {
-        matches!(self, Self::Failed { source, .. } if is_lack(source))
-    }
 }
 
 /// Where sandboxes run.

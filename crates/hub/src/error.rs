@@ -111,11 +111,9 @@ impl HubError {
                 BackendError::NoImage { .. } => ErrorCode::ImageNotFound,
                 BackendError::Limit { .. } => ErrorCode::LimitUnavailable,
                 BackendError::Forbidden { .. } => ErrorCode::IsolationUnavailable,
-                BackendError::Failed { ref source, .. } => match Errno::from_io_error(source) {
-                    Some(Errno::NOSPC | Errno::DQUOT) => ErrorCode::NoSpace,
-                    _ => ErrorCode::Unavailable,
-                },
-                _ => ErrorCode::Unavailable,
+                BackendError::Lack { errno, .. } => lacking(Some(errno)),
+                BackendError::Failed { ref source, .. } => lacking(Errno::from_io_error(source)),
+                BackendError::Dead(_) => ErrorCode::Unavailable,
             },
             Self::Store(error) => match error.lack() {
                 Some(Lack::Space) => ErrorCode::NoSpace,
@@ -142,7 +140,8 @@ impl From<BackendError> for HubError {
 
 impl From<HubError> for ApiError {
     fn from(error: HubError) -> Self {
-        let problem = Self::new(error.code(), error.to_string());
+        let code = error.code();
+        let problem = Self::new(code, error.to_string());
         match error {
             HubError::SandboxNotFound(_) => {
                 problem.hint("GET /v1/sandboxes lists those that this token may use.")
@@ -217,10 +216,7 @@ impl From<HubError> for ApiError {
                 }
                 other => {
                     tracing::error!(error = %other, "the backend failed");
-                    Self::new(
-                        ErrorCode::Unavailable,
-                        format!("the sandbox cannot be worked on: {other}"),
-                    )
+                    Self::new(code, format!("the sandbox cannot be worked on: {other}"))
                 }
             },
             HubError::Store(error) if error.lack() == Some(Lack::Space) => Self::new(
@@ -240,6 +236,13 @@ impl From<HubError> for ApiError {
             HubError::TokenNotFound(_) => problem.hint("GET /v1/tokens lists those there are."),
             HubError::Forbidden(_) | HubError::Ending => problem,
         }
+    }
+}
+
+fn lacking(errno: Option<Errno>) -> ErrorCode {
+    match errno {
+        Some(Errno::NOSPC | Errno::DQUOT) => ErrorCode::NoSpace,
+        _ => ErrorCode::Unavailable,
     }
 }
 

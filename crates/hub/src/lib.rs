@@ -229,10 +229,13 @@ impl ServeError {
                 Some("something listens there already; try --listen 127.0.0.1:0".to_owned())
             }
             Self::TakeOver { source, .. } if backend::is_lack(source) => Some(
-                "nothing was changed; allow more open files (ulimit -n, LimitNOFILE=) and start again"
+                "no sandbox was given up; allow more open files (ulimit -n, LimitNOFILE=), processes or memory, \
+                 and start again"
                     .to_owned(),
             ),
-            Self::TakeOver { .. } => Some("nothing was changed; mend that and start again".to_owned()),
+            Self::TakeOver { .. } => {
+                Some("no sandbox was given up; mend that, or end this one, and start again".to_owned())
+            }
             Self::Token(TokenError::Form { .. }) => {
                 Some("remove the file to have a fresh token made".to_owned())
             }
@@ -311,6 +314,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
             source,
         },
         RecoverError::NotTaken { id, source } => ServeError::TakeOver { id, source },
+        RecoverError::CutShort(error) => ServeError::Backend(io::Error::other(error)),
     })?;
     let listen_failed = |source| ServeError::Listen {
         listen: options.listen.clone(),

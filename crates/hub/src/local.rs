@@ -4,7 +4,7 @@
 //! STATE/etc/N            the /etc that sandboxes of this hub are shown
 //! STATE/sandboxes/PLACE  agent.sock, agent/, etc
 //! STATE/next             what becomes such a directory
-//! STATE/launcher         locked while there is a launcher (`turn`)
+//! STATE/launcher         locked while there is a launcher (`turn`); where groups were made
 //! ```
 //!
 //! Owns the launcher and the ends of agents. A sandbox is its agent: it is known by whoever listens on
@@ -209,9 +209,9 @@ impl LocalBackend {
                 detail: reason,
             },
             LauncherError::Step(step) => failed_at(step),
-            LauncherError::Lack(errno) => BackendError::Failed {
-                action: "ask the launcher",
-                source: errno.into(),
+            LauncherError::Lack(errno) => BackendError::Lack {
+                action: "ask the launcher".to_owned(),
+                errno,
             },
             error => BackendError::Failed {
                 action: "make the sandbox",
@@ -439,7 +439,7 @@ impl Backend for LocalBackend {
             // It lives: what it may lack now is told, and is no reason to give it up.
             for outcome in [limited, way_out] {
                 match outcome {
-                    Err(error) if error.is_lack() => return Err(error),
+                    Err(error @ BackendError::Lack { .. }) => return Err(error),
                     Err(error) => {
                         tracing::error!(%error, %place, "a sandbox is not wholly as it was left");
                     }
@@ -577,14 +577,15 @@ fn failed_at(step: Step) -> BackendError {
             remedy: REMEDY,
         };
     }
-    let errno = io::Error::from(step.errno);
+    if is_lack(&step.errno.into()) {
+        return BackendError::Lack {
+            action: step.what,
+            errno: step.errno,
+        };
+    }
     BackendError::Failed {
         action: "make the sandbox",
-        source: if is_lack(&errno) {
-            errno
-        } else {
-            io::Error::other(step)
-        },
+        source: io::Error::other(step),
     }
 }
 

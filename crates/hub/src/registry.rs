@@ -12,8 +12,8 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sandshell_types::{SandboxId, SandboxRecord, SandboxSpec, SandboxState, Timestamp};
-use tokio::task::JoinSet;
+use sandshell_types::{ErrorCode, SandboxId, SandboxRecord, SandboxSpec, SandboxState, Timestamp};
+use tokio::task::{JoinError, JoinSet};
 
 use crate::audit;
 use crate::backend::{Backend, BackendError, Place};
@@ -324,9 +324,7 @@ impl Registry {
             adopting.spawn(async move { registry.recover_one(stored).await });
         }
         while let Some(done) = adopting.join_next().await {
-            if let Ok(outcome) = done {
-                outcome?;
-            }
+            done??;
         }
         let known: HashSet<Place> = self
             .table()
@@ -397,31 +395,36 @@ impl Registry {
     /// did so. What cannot be done is no reason to give a living sandbox up: its record then says what it
     /// is instead.
     async fn settle(&self, stored: &mut Stored) -> Result<(), RecoverError> {
-        let frozen = matches!(
-            stored.record.state,
-            SandboxState::Paused | SandboxState::Asleep
-        );
-        let (settled, action, otherwise) = if frozen {
-            // One that cannot be frozen runs.
-            let paused = self.backend.pause(&stored.place).await;
-            (paused, "sandbox.resume", SandboxState::Ready)
+        let recorded = stored.record.state;
+        let frozen = matches!(recorded, SandboxState::Paused | SandboxState::Asleep);
+        let settled = if frozen {
+            self.backend.pause(&stored.place).await
         } else {
-            // Whoever asks for it has it tried again, and is told why not.
-            let resumed = self.backend.resume(&stored.place).await;
-            (resumed, "sandbox.pause", SandboxState::Asleep)
+            self.backend.resume(&stored.place).await
         };
-        let id = &stored.record.id;
+        let id = stored.record.id.clone();
         let error = match settled {
             Ok(()) => return Ok(()),
-            Err(error) if error.is_lack() => {
-                return Err(RecoverError::not_taken(id.clone(), error));
+            Err(error @ BackendError::Lack { .. }) => {
+                return Err(RecoverError::not_taken(id, error));
             }
             Err(error) => error,
         };
-        tracing::error!(%error, sandbox = %id, state = ?otherwise, "a sandbox is not as it was left");
-        let mut entry = audit::entry(action, &By::default(), id.as_str());
+        let mut entry = if frozen {
+            // It runs, and not only in part.
+            let resumed = self.backend.resume(&stored.place).await;
+            resumed.map_err(|error| RecoverError::not_taken(id.clone(), error))?;
+            stored.record.state = SandboxState::Ready;
+            audit::entry("sandbox.resume", &By::default(), id.as_str())
+        } else {
+            // Whoever asks for it has it tried again, and is told why not.
+            stored.record.state = SandboxState::Asleep;
+            let mut entry = audit::entry("sandbox.resume", &By::default(), id.as_str());
+            entry.outcome = ErrorCode::Unavailable.as_str().to_owned();
+            entry
+        };
+        tracing::error!(%error, sandbox = %id, state = ?stored.record.state, "a sandbox is not as it was left");
         entry.detail = Some(format!("after the hub's absence: {error}"));
-        stored.record.state = otherwise;
         let changes = vec![
             Change::PutSandbox(Box::new(stored.clone())),
             Change::Audit(entry),
@@ -443,11 +446,15 @@ pub(crate) enum RecoverError {
     /// A sandbox that may well live would have to be given up.
     #[error("cannot take over the sandbox \"{id}\"")]
     NotTaken { id: SandboxId, source: io::Error },
+    /// The same, and not even which.
+    #[error("taking over a sandbox was cut short")]
+    CutShort(#[from] JoinError),
 }
 
 impl RecoverError {
     fn not_taken(id: SandboxId, error: BackendError) -> Self {
         let source = match error {
+            BackendError::Lack { errno, .. } => errno.into(),
             BackendError::Failed { source, .. } => source,
             other => io::Error::other(other),
         };

@@ -15,7 +15,7 @@
 //! are (`registry`) or how a sandbox is made (`backend`).
 //!
 //! Invariants: a state is in the store before anyone is told of it, but for `creating`, which a hub
-//! that dies in it leaves to the sweep; a freeze is written down before it is done and a waking after,
+//! that dies in it leaves to the sweep, and for an end that the store did not take; a freeze is written down before it is done and a waking after,
 //! so that what the store calls running may be used at once and what it calls frozen can be frozen
 //! again; a request that has been let in is never frozen by the idle timer.
 

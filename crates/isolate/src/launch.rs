@@ -31,8 +31,8 @@ const CLONE_NEWPID: u64 = 0x2000_0000;
 /// The groups of an agent that was not given any begin so; its pid follows.
 const GROUP: &str = "sandshell-";
 
-/// Init answers within a few milliseconds; a machine under heavy load gets this long.
-pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Init answers within a few milliseconds; a machine that stands still gets this long.
+pub(crate) const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What to leave out even where it could be had, to look at the fallbacks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -9,10 +9,12 @@
 //!
 //! It is a re-exec of the same binary, so that what it forks shares its pages and holds nothing of
 //! the hub's. It alone makes and uses sandboxes' control groups. It keeps no state that matters: when the hub goes away so does it, and the sandboxes
-//! stay, except those of one-shot plans, which it ends and whose directories it removes. It may be in the middle of something then; what
-//! it holds for the hub tells the next one when it is done.
+//! stay, except those of one-shot plans, which it ends and whose directories it removes. It may be in the middle of something then; the
+//! file whose lock it holds for the hub (`tenure.rs`) tells the next one when it is done, and where groups were made.
 //!
 //! Invariants: no thread, no runtime, no secret, and nothing random that forks would share.
+
+mod tenure;
 
 use std::ffi::CString;
 use std::fs::File;
@@ -210,9 +212,10 @@ impl Launcher {
         self.ask(&Wish::Keep(directory.to_owned())).map(drop)
     }
 
-    /// Has it hold a descriptor to its end, however late that is and whatever becomes of us.
-    pub fn hold(&self, what: BorrowedFd<'_>) -> Result<(), LauncherError> {
-        self.ask_with(&Wish::Hold, &[what]).map(drop)
+    /// Has it hold a locked file to its end, however late that is and whatever becomes of us, and use those
+    /// groups, too, that the file says others have made.
+    pub fn hold(&self, file: BorrowedFd<'_>) -> Result<(), LauncherError> {
+        self.ask_with(&Wish::Hold, &[file]).map(drop)
     }
 
     /// Gives a sandbox another host name.
@@ -319,10 +322,23 @@ fn receive_answer(socket: &OwnedFd, buffer: &mut [u8], room: Vec<OwnedFd>) -> Op
 pub(crate) struct Workshop {
     /// The groups below which those of sandboxes are made.
     pub(crate) parent: Parent,
+    /// Those below which earlier launchers have made some.
+    former: Vec<Parent>,
     /// The filters of system calls.
     pub(crate) filters: Filters,
     /// How it looks outside; without it the probe could prove nothing.
     pub(crate) outside: Option<Outside>,
+}
+
+impl Workshop {
+    /// Where groups of sandboxes may be.
+    fn places(&self) -> impl Iterator<Item = &Parent> {
+        std::iter::once(&self.parent).chain(&self.former)
+    }
+
+    fn groups(&self, name: &str) -> SandboxGroups {
+        SandboxGroups::find(self.places(), name)
+    }
 }
 
 /// What the launcher itself remembers of a sandbox that must not outlive it.
@@ -341,8 +357,9 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
     signal::ignore(signal::CHLD);
     turn::ask_for_short_ones();
     rustix::process::umask(Mode::from_raw_mode(0o077));
-    let workshop = Workshop {
+    let mut workshop = Workshop {
         parent: Parent::own(),
+        former: Vec::new(),
         filters: Filters::compile(),
         outside: Outside::look().ok(),
     };
@@ -379,18 +396,20 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
                 directories.push(directory);
                 Ok(Vec::new())
             }
-            Wish::Hold => {
-                held.append(&mut fds);
-                Ok(Vec::new())
-            }
-            Wish::Limit { group, limits } => SandboxGroups::existing(&workshop.parent, &group)
+            Wish::Hold => done(fds.pop().map_or(Ok(()), |file| {
+                workshop.former = tenure::take_over(&file, &workshop.parent)?;
+                held.push(file);
+                Ok(())
+            })),
+            Wish::Limit { group, limits } => workshop
+                .groups(&group)
                 .change(&limits)
                 .map(|()| Vec::new())
                 .map_err(Refusal::from),
             Wish::Name(name) => done(rename(&fds, &name)),
             Wish::Freeze(group) => done(freeze(&workshop, &group)),
             Wish::Thaw(group) => {
-                let groups = SandboxGroups::existing(&workshop.parent, &group);
+                let groups = workshop.groups(&group);
                 done(groups.thaw().map_err(Step::at("the sandbox's groups")))
             }
             Wish::Remove(group) => done(remove(&workshop, &group)),
@@ -451,20 +470,23 @@ fn rename(namespaces: &[OwnedFd], name: &str) -> Result<(), Step> {
 }
 
 fn freeze(workshop: &Workshop, group: &str) -> Result<(), Step> {
-    let groups = SandboxGroups::existing(&workshop.parent, group);
-    match groups.freeze(WITHIN) {
-        Ok(true) => Ok(()),
-        Ok(false) => {
-            // Half frozen is worse than not at all.
-            let _ = groups.thaw();
-            Err(Step::at("freezing the sandbox")(Errno::TIMEDOUT))
-        }
-        Err(errno) => Err(Step::at("freezing the sandbox")(errno)),
-    }
+    let groups = workshop.groups(group);
+    let errno = match groups.freeze(WITHIN) {
+        Ok(true) => return Ok(()),
+        Ok(false) => Errno::TIMEDOUT,
+        Err(errno) => errno,
+    };
+    // Half frozen is worse than not at all.
+    let _ = groups.thaw();
+    Err(Step::at("freezing the sandbox")(errno))
 }
 
 fn remove(workshop: &Workshop, group: &str) -> Result<(), Step> {
-    if SandboxGroups::sweep(&workshop.parent, group, WITHIN) {
+    let mut gone = true;
+    for place in workshop.places() {
+        gone &= SandboxGroups::sweep(place, group, WITHIN);
+    }
+    if gone {
         Ok(())
     } else {
         Err(Step::at("removing the sandbox's groups")(Errno::BUSY))
@@ -523,7 +545,7 @@ fn read_wish(memfd: OwnedFd) -> Option<Wish> {
 #[derive(Debug, Serialize, Deserialize)]
 enum Wish {
     Keep(PathBuf),
-    /// With what is to be held.
+    /// With the file that is to be held.
     Hold,
     Launch(Box<SandboxPlan>),
     Freeze(String),

@@ -24,7 +24,7 @@ use sandshell_sys::cgroup::{Group, Limit, Seat, Version};
 use sandshell_types::Cpus;
 use serde::{Deserialize, Serialize};
 
-pub use parent::Parent;
+pub use parent::{Parent, Whereabouts};
 pub use sandbox::{Joins, SandboxGroups};
 
 /// Least memory of a sandbox: init, the shells held ready and one command.

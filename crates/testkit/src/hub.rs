@@ -16,7 +16,7 @@ use crate::user::UnprivilegedUser;
 use crate::{binary, pidfd};
 
 /// Far above any honest start or stop, also on a loaded machine that stands still for a while.
-const DEADLINE: Duration = Duration::from_mins(1);
+const DEADLINE: Duration = Duration::from_secs(150);
 
 /// A `sandshell serve` with a directory of its own. Dropping it ends it, its sandboxes and the
 /// directory.
@@ -26,6 +26,8 @@ pub struct Hub {
     user: Option<UnprivilegedUser>,
     env: Vec<(String, String)>,
     args: Vec<String>,
+    /// Control groups it enters before it starts.
+    groups: Vec<PathBuf>,
     /// Where it listens; fixed at the first start, so that clients find it again.
     listen: String,
     running: Option<Running>,
@@ -106,6 +108,7 @@ impl Hub {
                 .chain(unlimited)
                 .map(|arg| (*arg).to_owned())
                 .collect(),
+            groups: Vec::new(),
             listen,
             running: None,
             url: String::new(),
@@ -113,6 +116,11 @@ impl Hub {
         };
         hub.restart();
         hub
+    }
+
+    /// Has it be started in these control groups from now on.
+    pub fn enter(&mut self, groups: &[PathBuf]) {
+        self.groups = groups.to_vec();
     }
 
     /// Starts it again after its end, on the same address and directory.
@@ -162,7 +170,7 @@ impl Hub {
             .append(true)
             .open(self.dir.path().join("hub.log"))
             .expect("the temporary directory can be written");
-        let mut command = Command::new(binary::find_binary());
+        let mut command = self.program();
         if let Some(user) = self.user {
             command.uid(user.uid).gid(user.gid);
         }
@@ -177,6 +185,22 @@ impl Hub {
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a descriptor"))
             .stderr(log);
+        command
+    }
+
+    /// The binary, or a shell that becomes it once it is in the groups.
+    fn program(&self) -> Command {
+        if self.groups.is_empty() {
+            return Command::new(binary::find_binary());
+        }
+        let enter: String = self
+            .groups
+            .iter()
+            .map(|group| format!("echo $$ >{}/cgroup.procs && ", group.display()))
+            .collect();
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{enter} exec \"$0\" \"$@\"")]);
+        command.arg(binary::find_binary());
         command
     }
 

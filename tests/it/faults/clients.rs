@@ -186,6 +186,48 @@ async fn readers_that_stop_reading_cost_little_and_hold_up_nobody() {
     slowest(&agent).await;
 }
 
+/// One that takes a byte a second gets each of them, however long that takes, and holds up neither what writes nor
+/// anybody else; when it takes more it has missed nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_of_a_byte_a_second_misses_nothing() {
+    const LINES: usize = 2_000_000;
+    let seconds = if full() { 90 } else { 3 };
+    let (agent, hub) = (Agent::start(), Hub::start());
+    let in_hub = sandbox(&hub.client(), "one").await;
+    let places = [
+        (agent.client(), Line::to(&agent), "/v1"),
+        (
+            in_hub,
+            Line::at(hub.url(), hub.token()),
+            "/v1/sandboxes/one",
+        ),
+    ];
+    for (client, mut line, prefix) in places {
+        let id = start(&client, &process_of(&format!("seq {LINES}"))).await;
+        let path = format!("GET {prefix}/processes/{id}/output?stream=stdout&follow=true");
+        line.send(&(line.head(&path).replace("HTTP/1.1", "HTTP/1.0") + "\r\n"));
+        let mut ticks = tokio::time::interval(Duration::from_secs(1));
+        let mut bytes = Vec::new();
+        for _ in 0..seconds {
+            ticks.tick().await;
+            let mut byte = [0];
+            line.stream.read_exact(&mut byte).unwrap();
+            bytes.extend(byte);
+        }
+        wait_for_exit(&client, &id).await;
+        slowest(&agent).await;
+        let read = tokio::task::spawn_blocking(move || {
+            line.stream.read_to_end(&mut bytes).unwrap();
+            bytes
+        });
+        let read = String::from_utf8(read.await.unwrap()).unwrap();
+        let (head, body) = read.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(" 200 "), "{head}");
+        let numbers = body.lines().map(|line| line.parse::<usize>().unwrap());
+        assert!(numbers.eq(1..=LINES), "{} bytes", body.len());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_may_come_a_byte_at_a_time_and_be_half_closed() {
     let agent = Agent::start();

@@ -7,13 +7,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use sandshell_client::types::{BackupRequest, ErrorCode, Scope, TokenRequest};
+use sandshell_client::types::{BackupRequest, ErrorCode, SandboxState, Scope, TokenRequest};
 use sandshell_client::{Client, Page, SandboxFilter};
 use sandshell_testkit::Hub;
 use tempfile::TempDir;
 
 use super::{id_of, processes_of, sandbox, say, spec_of};
 use crate::calls::{DEADLINE, Shell, code_of, exec, exec_of, in_time, skipped};
+use crate::hub::{get, groups_of};
 
 /// A small file system of its own, gone when this is dropped.
 struct Disk(TempDir);
@@ -188,4 +189,40 @@ async fn a_hub_on_a_full_disk_says_so_and_recovers() {
         "ok",
         "{checked:?}"
     );
+}
+
+/// What cannot be written down is not done: a sandbox that is called paused stands still.
+#[tokio::test]
+async fn one_that_cannot_be_woken_on_a_full_disk_stands_still() {
+    let Some(disk) = Disk::of("48m") else {
+        return;
+    };
+    let dir = TempDir::with_prefix_in("h-", disk.path()).unwrap();
+    let hub = Hub::in_dir(dir, &[]);
+    let client = hub.client();
+    let own = sandbox(&client, "own").await;
+    in_time(client.pause_sandbox(&id_of("own"))).await.unwrap();
+    let groups = groups_of(&hub);
+    let mut groups = groups.iter();
+    let Some(group) = groups.find(|group| group.join("cgroup.freeze").exists()) else {
+        return skipped(
+            "no group here tells whether it is frozen, so NO waking on a full disk is tried",
+        );
+    };
+    disk.fill();
+    // Until the records have used the room that they still have.
+    let refused = loop {
+        match in_time(client.resume_sandbox(&id_of("own"))).await {
+            Err(error) => break error,
+            Ok(_) => drop(in_time(client.pause_sandbox(&id_of("own"))).await),
+        }
+        disk.fill();
+    };
+    assert_eq!(refused.code(), Some(ErrorCode::NoSpace), "{refused:?}");
+    assert_eq!(get(&client, "own").await.state, SandboxState::Paused);
+    let events = std::fs::read_to_string(group.join("cgroup.events")).unwrap();
+    assert!(events.contains("frozen 1"), "{events}");
+    disk.free();
+    in_time(client.resume_sandbox(&id_of("own"))).await.unwrap();
+    assert_eq!(exec(&own, "echo on").await.stdout, "on\n");
 }

@@ -14,9 +14,8 @@ use sandshell_testkit::{Hub, UnprivilegedUser, alive_with_marker, children_deep}
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use super::{agent_of, get, id_of, sandbox, spec_of, until};
+use super::{agent_of, get, groups_of, id_of, sandbox, spec_of, until};
 use crate::calls::{exec, in_time, marker, process_of, skipped, start};
-use crate::limits::groups_named;
 
 /// Prints a line for each number from 1 on, about a thousand a second, until its file appears.
 fn counting(stop: &std::path::Path) -> String {
@@ -437,9 +436,7 @@ async fn one_that_cannot_be_frozen_again_lives() {
     let own = sandbox(&client, "own").await;
     assert_eq!(exec(&own, "echo kept >/tmp/kept").await.exit_code, 0);
     in_time(client.pause_sandbox(&id_of("own"))).await.unwrap();
-    let mut places = std::fs::read_dir(hub.state_dir().join("sandboxes")).unwrap();
-    let place = places.next().unwrap().unwrap().file_name();
-    let groups = groups_named(&format!("sandshell-{}", place.display()));
+    let groups = groups_of(&hub);
     let mut groups = groups.iter();
     let group = groups.find(|group| group.join("cgroup.freeze").exists());
     let (Some(group), Some(stuck)) = (group, Stuck::new().await) else {
@@ -457,6 +454,74 @@ async fn one_that_cannot_be_frozen_again_lives() {
     drop(stuck);
     in_time(client.pause_sandbox(&id_of("own"))).await.unwrap();
     until(&client, "own", SandboxState::Paused).await;
+}
+
+/// Groups for a hub to be started in, as those of another login.
+struct Login(Vec<std::path::PathBuf>);
+
+impl Login {
+    /// One in each hierarchy that has groups of sandboxes.
+    fn beside(groups: &[std::path::PathBuf]) -> Self {
+        let name = format!("sandshell-test-login-{}", std::process::id());
+        let mut made: Vec<_> = groups
+            .iter()
+            .filter_map(|group| Some(group.parent()?.join(&name)))
+            .collect();
+        made.sort_unstable();
+        made.dedup();
+        for group in &made {
+            std::fs::create_dir(group).unwrap();
+        }
+        Self(made)
+    }
+}
+
+impl Drop for Login {
+    fn drop(&mut self) {
+        for group in &self.0 {
+            let _ = std::fs::remove_dir(group.join("sandshell-self"));
+            let _ = std::fs::remove_dir(group);
+        }
+    }
+}
+
+/// A hub that is started again elsewhere is in other control groups than its sandboxes' are below.
+#[tokio::test]
+async fn groups_are_found_from_another_login() {
+    let mut hub = Hub::start();
+    let client = hub.client();
+    let own = sandbox(&client, "own").await;
+    let groups = groups_of(&hub);
+    if groups.is_empty() {
+        return skipped("no groups can be made here, so none is looked for from another login");
+    }
+    assert_eq!(exec(&own, "echo kept >/tmp/kept").await.exit_code, 0);
+    in_time(client.pause_sandbox(&id_of("own"))).await.unwrap();
+    hub.kill_hard();
+    let login = Login::beside(&groups);
+    hub.enter(&login.0);
+    for _ in 0..2 {
+        hub.restart();
+        let client = hub.client();
+        let own = client.sandbox(&id_of("own"));
+        assert_eq!(get(&client, "own").await.state, SandboxState::Paused);
+        in_time(client.resume_sandbox(&id_of("own"))).await.unwrap();
+        assert_eq!(exec(&own, "cat /tmp/kept").await.stdout, "kept\n");
+        in_time(client.pause_sandbox(&id_of("own"))).await.unwrap();
+        hub.kill_hard();
+    }
+    hub.restart();
+    let client = hub.client();
+    // What is made from here on is here, and both are removed.
+    let other = sandbox(&client, "other").await;
+    assert_eq!(exec(&other, "echo here").await.stdout, "here\n");
+    for id in ["own", "other"] {
+        in_time(client.destroy_sandbox(&id_of(id))).await.unwrap();
+    }
+    let left: Vec<_> = groups.iter().filter(|group| group.exists()).collect();
+    assert!(left.is_empty(), "{left:?}");
+    drop(hub);
+    drop(login);
 }
 
 /// The launchers of a hub: its children that are called so, the dead among them.

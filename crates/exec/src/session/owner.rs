@@ -184,14 +184,15 @@ impl Owner {
                 }
             }
             Control::Snapshot { reply } => {
-                if !self.wait_until_saved().await
-                    && let Err(error) = self.restore().await
-                {
+                if self.wait_until_saved().await {
+                    self.give(vec![reply]);
+                } else if let Err(error) = self.restore().await {
                     return Some(End::because(&format!(
                         "its shell could not be replaced: {error}"
                     )));
+                } else {
+                    self.hand_out(vec![reply]).await;
                 }
-                self.hand_out(vec![reply]).await;
             }
             Control::Environment { changes } => self.change_environment(changes).await,
             Control::End { reason, reply } => {
@@ -362,9 +363,7 @@ impl Owner {
         let over = loop {
             // The shell may still be saving the state from before this command.
             if self.shell.line.saved() >= Some(run.saved_before) {
-                for reply in run.copies.drain(..) {
-                    let _ = reply.send(self.saved_state());
-                }
+                self.give(std::mem::take(&mut run.copies));
             }
             let live = &self.shell.running.live;
             let dialect = self.shell.dialect;

@@ -3,7 +3,7 @@
 //! A hub that is killed leaves its launcher behind, which finishes what it was told before it sees that
 //! nobody is there: it may be about to make a sandbox that no record knows of, or to thaw one that the
 //! record calls paused. It holds a lock until then, and whoever comes next waits for it before anything
-//! is taken over or swept away.
+//! is taken over or swept away. In the file that is locked launchers write down where they make groups.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,14 +15,15 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use tokio::sync::oneshot;
 
-/// Far longer than a launcher takes for anything it can be told.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Far longer than a launcher takes for anything it can be told, unless the machine stands still.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Takes the lock. It is held as long as the file is open, here or in a launcher.
 pub(super) async fn take(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
+        .read(true)
         .write(true)
         .mode(0o600)
         .open(path)?;

@@ -177,10 +177,13 @@ impl Owner {
                 reason: self.stored.record.reason.clone().unwrap_or_default(),
             });
         }
+        let (backend, place) = (self.registry.backend(), &self.shared.place);
         match wish {
-            Wish::Pause if state == SandboxState::Paused => Ok(()),
+            // Nothing to write down. It is done again all the same: should it not be as it is called,
+            // this is the way out.
+            Wish::Pause if state == SandboxState::Paused => Ok(backend.pause(place).await?),
+            Wish::Resume if state == SandboxState::Ready => Ok(backend.resume(place).await?),
             Wish::Pause => self.freeze(SandboxState::Paused, Some(by)).await,
-            Wish::Resume if state == SandboxState::Ready => Ok(()),
             Wish::Resume => self.wake(Some(by)).await,
             Wish::Wake if state == SandboxState::Asleep => self.wake(None).await,
             Wish::Wake => Ok(()),
@@ -223,6 +226,10 @@ impl Owner {
         let written = self.write(entries.into_iter().collect()).await;
         if written.is_err() {
             self.stored.record.state = from;
+            // What nobody may use and is called frozen does not run.
+            if let Err(error) = self.registry.backend().pause(&self.shared.place).await {
+                tracing::error!(%error, sandbox = %self.shared.id, "it runs though it was not woken");
+            }
         }
         self.tell();
         self.shared.open.store(written.is_ok(), Ordering::SeqCst);
@@ -321,14 +328,8 @@ impl Owner {
         self.tell();
         self.shared.upstream.clear();
         self.registry.backend().destroy(&self.shared.place).await?;
-        match self.finish(SandboxState::Gone, "sandbox.destroy", by).await {
-            // It is gone, and whoever asked for that is not to be told otherwise.
-            Err(error) if error.code() == ErrorCode::NoSpace => {
-                tracing::error!(%error, sandbox = %self.shared.id, "its end is not written down");
-                Ok(())
-            }
-            finished => finished,
-        }
+        self.finish(SandboxState::Gone, "sandbox.destroy", by).await;
+        Ok(())
     }
 
     /// It has died by itself.
@@ -342,14 +343,12 @@ impl Owner {
         self.stored.record.reason.get_or_insert(reason);
         self.shared.upstream.clear();
         self.remove().await;
-        if let Err(error) = self.finish(to, "sandbox.fail", &By::default()).await {
-            tracing::error!(%error, sandbox = %self.shared.id, "its end is not written down");
-            // It is dead whatever the store says; the next start finds the same.
-            self.tell();
-        }
+        self.finish(to, "sandbox.fail", &By::default()).await;
     }
 
-    async fn finish(&mut self, to: SandboxState, action: &str, by: &By) -> Result<(), HubError> {
+    /// Writes down that it is gone and tells everybody. It is gone whatever the store says, and the next
+    /// hub finds the same.
+    async fn finish(&mut self, to: SandboxState, action: &str, by: &By) {
         let record = &mut self.stored.record;
         record.state = to;
         record.ended_at = Some(Timestamp::now());
@@ -357,10 +356,11 @@ impl Owner {
         let slot = self.stored.slot.take();
         let mut entry = audit::entry(action, by, self.shared.id.as_str());
         entry.detail.clone_from(&self.stored.record.reason);
-        let written = self.write(vec![entry]).await;
+        if let Err(error) = self.write(vec![entry]).await {
+            tracing::error!(%error, sandbox = %self.shared.id, "its end is not written down");
+        }
         self.registry.over(&self.stored, slot).await;
         self.tell();
-        written
     }
 
     /// Removes what there is of it; a failure is left to the next start's sweep.

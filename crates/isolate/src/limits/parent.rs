@@ -1,8 +1,11 @@
 //! Our own groups, one in each hierarchy, below which those of sandboxes are made.
 
+use std::path::{Path, PathBuf};
+
 use rustix::io::Errno;
 use sandshell_sys::cgroup::{Controller, Facts, Group, Seat, Version, locate, locate_unified};
 use sandshell_sys::procfs;
+use serde::{Deserialize, Serialize};
 
 /// Where a process that makes groups goes when its own group is to be divided: version 2 allows
 /// members only in groups whose children have no controllers. A service manager may have put us there
@@ -19,7 +22,69 @@ pub struct Parent {
     pub(super) freezer: Result<Seat, String>,
 }
 
+/// Where the groups of a [`Parent`] are, for a later process, which may itself be in others: a service that
+/// is started by hand is in those of a login.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whereabouts {
+    unified: Option<PathBuf>,
+    memory: Option<Seated>,
+    cpu: Option<Seated>,
+    pids: Option<Seated>,
+    freezer: Option<Seated>,
+}
+
+/// Where a controller is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum Seated {
+    Unified,
+    At(PathBuf),
+}
+
+impl Seated {
+    fn of(seat: &Result<Seat, String>) -> Option<Self> {
+        let seat = seat.as_ref().ok()?;
+        match seat.version {
+            Version::V1 => seat.group.path().map(Self::At),
+            Version::V2 => Some(Self::Unified),
+        }
+    }
+}
+
 impl Parent {
+    /// Where it is.
+    pub fn whereabouts(&self) -> Whereabouts {
+        Whereabouts {
+            unified: self.unified.as_ref().ok().and_then(Group::path),
+            memory: Seated::of(&self.memory),
+            cpu: Seated::of(&self.cpu),
+            pids: Seated::of(&self.pids),
+            freezer: Seated::of(&self.freezer),
+        }
+    }
+
+    /// What is there; `None` when nothing is any more.
+    pub fn at(whereabouts: &Whereabouts) -> Option<Self> {
+        let no = || "it was not to be had".to_owned();
+        let unified = whereabouts.unified.as_deref().ok_or_else(no).and_then(open);
+        let seat = |seated: &Option<Seated>| {
+            let (version, group) = match seated {
+                None => return Err(no()),
+                Some(Seated::Unified) => (Version::V2, unified.clone()?),
+                Some(Seated::At(path)) => (Version::V1, open(path)?),
+            };
+            Ok(Seat { version, group })
+        };
+        let found = Self {
+            memory: seat(&whereabouts.memory),
+            cpu: seat(&whereabouts.cpu),
+            pids: seat(&whereabouts.pids),
+            freezer: seat(&whereabouts.freezer),
+            unified,
+        };
+        let is_any = found.groups().next().is_some();
+        is_any.then_some(found)
+    }
+
     /// The groups this process is in. Where the unified hierarchy has controllers, they are passed on
     /// to what is made below; for that this process may move to a group of its own.
     pub fn own() -> Self {
@@ -108,7 +173,7 @@ impl Parent {
     }
 }
 
-fn open(path: &std::path::Path) -> Result<Group, String> {
+fn open(path: &Path) -> Result<Group, String> {
     Group::open(path).map_err(|errno| format!("{}: {errno}", path.display()))
 }
 

@@ -108,6 +108,24 @@ impl SandboxGroups {
         Ok(groups)
     }
 
+    /// Those that were made earlier under this name in one of these places.
+    pub fn find<'a>(places: impl Iterator<Item = &'a Parent>, name: &str) -> Self {
+        let mut nowhere = Self::existing(&Parent::none("the sandbox has no group"), name);
+        for place in places {
+            let found = Self::existing(place, name);
+            if found.is_any() {
+                return found;
+            }
+            nowhere = found;
+        }
+        nowhere
+    }
+
+    fn is_any(&self) -> bool {
+        let seats = [&self.memory, &self.cpu, &self.pids, &self.freezer];
+        self.unified.is_ok() || seats.into_iter().any(Result::is_ok)
+    }
+
     /// Those that were made earlier under this name.
     pub fn existing(parent: &Parent, name: &str) -> Self {
         let found = |above: &Group| {

@@ -197,6 +197,11 @@ impl Owner {
             return;
         }
         self.wait_until_saved().await;
+        self.give(copies);
+    }
+
+    /// Gives them what is saved now.
+    pub(super) fn give(&self, copies: Copies) {
         for reply in copies {
             let _ = reply.send(self.saved_state());
         }
