@@ -9,8 +9,10 @@
 //! Users (`turns.rs`) come and go, kill shells and destroy sandboxes in the middle of a command; what they
 //! are told must be right all the same. Beside them a command is sent twenty times a second by a timetable:
 //! its latency over time is a curve among those of memory and descriptors (`traces.rs`). At the end the counts of
-//! everything that can leak must be what they were, and after the last sandbox nothing may be left.
+//! everything that can leak must be what they were, no process may outlive the answer that its sandbox is gone, and
+//! after the last one nothing may be left.
 
+mod left;
 mod places;
 mod traces;
 pub(crate) mod turns;
@@ -30,6 +32,7 @@ use sandshell_testkit::{Hub, children_deep};
 use sandshell_types::{ProcessKind, SandboxId, SandboxSpec, SessionRequest};
 use tokio::task::JoinSet;
 
+use self::left::{alive, below, is_ours, left};
 use self::places::Places;
 use self::traces::{Cast, SANDBOXES, Traces};
 use self::turns::Turn;
@@ -43,8 +46,6 @@ const SECTION: &str = "soak";
 const PROBES_PER_SECOND: f64 = 20.0;
 /// From here on it is long enough for memory to be judged, and for idle connections to be waited for.
 const LONG: Duration = Duration::from_mins(10);
-/// A turn that takes longer is stuck; a machine can stand still for half of this.
-const TURN: Duration = Duration::from_mins(2);
 /// Between two looks at what is there.
 const PAUSE: Duration = Duration::from_millis(250);
 /// Errors of turns that are kept to be shown.
@@ -102,6 +103,17 @@ impl Options {
 
     fn is_long(&self) -> bool {
         self.length >= LONG
+    }
+
+    /// A turn that takes longer is stuck; a machine can stand still for half of this.
+    fn turn(&self) -> Duration {
+        Duration::from_mins(if self.is_long() { 2 } else { 1 })
+    }
+
+    /// What is left for longer stays. A short soak is a test, which is ended after 240 s: in that there is time for a
+    /// turn that is stuck and for all three waits at the end, so that there is a verdict.
+    fn wait(&self) -> Duration {
+        Duration::from_secs(if self.is_long() { 120 } else { 40 })
     }
 
     /// About three hundred samples, at least a second apart.
@@ -171,11 +183,11 @@ impl Tally {
 }
 
 async fn run(options: &Options, report: &mut Report) -> Result<()> {
-    let hub = Hub::start();
+    let mut hub = Hub::start();
     let client = hub.client();
     let mut places = Places::watch(&hub.state_dir())?;
     let mut dice = Dice::new(options.seed);
-    let empty = children_deep(hub.pid()).len();
+    let empty = children_deep(hub.pid());
     let mut ids = Vec::new();
     for _ in 0..2 {
         ids.push(client.create_sandbox(&SandboxSpec::default()).await?.id);
@@ -197,22 +209,32 @@ async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let after = settled(&client, Some(&before), options, &mut look).await?;
     let living = living(&client, &ids).await?;
 
+    let mut processes = below(hub.pid(), &empty)?;
+    anyhow::ensure!(!processes.is_empty(), "the sandboxes have no processes");
     for id in &ids {
         client.destroy_sandbox(id).await?;
     }
-    let left_of_sandboxes = left(|| {
+    // At once, and also at those from before: what outlives its parent is no longer below the hub.
+    processes.extend(below(hub.pid(), &empty)?);
+    let alive = alive(&processes)? + places.groups()?.occupied;
+    let left_of_sandboxes = left(options.wait(), || {
         let directories = std::fs::read_dir(hub.state_dir().join(SANDBOXES))?.count();
-        let children = children_deep(hub.pid()).len().saturating_sub(empty);
+        let children = below(hub.pid(), &empty)?.len();
         Ok(places.groups()?.all() + children + directories)
     })
     .await?;
-    let (pids, directory) = (children_deep(hub.pid()), hub.dir().to_owned());
-    drop(hub);
-    let left_of_all = left(|| {
+    let pids = children_deep(hub.pid());
+    // Not dropped yet: that starts another one, which removes what this one has left.
+    hub.stop();
+    let mut left_of_all = left(options.wait(), || {
         let processes = pids.iter().filter(|pid| is_ours(**pid)).count();
-        Ok(processes + places.groups()?.all() + usize::from(directory.exists()))
+        Ok(processes + places.groups()?.all())
     })
     .await?;
+    let directory = hub.dir().to_owned();
+    drop(hub);
+    // Where something is still mounted it cannot be removed.
+    left_of_all += usize::from(directory.exists());
 
     let tally = with(&tally, std::mem::take);
     verdict::rows(report, options, &samples);
@@ -223,6 +245,7 @@ async fn run(options: &Options, report: &mut Report) -> Result<()> {
     for (name, count) in [
         ("wrong answers", tally.error_count),
         ("sessions, processes and terminals alive", living),
+        ("processes alive when the last sandbox was gone", alive),
         ("left after the last sandbox", left_of_sandboxes),
         ("left after the hub", left_of_all),
     ] {
@@ -238,23 +261,10 @@ async fn fill_pools(client: &Client, ids: &[SandboxId]) -> Result<()> {
     Ok(())
 }
 
-/// Counts again until nothing is left, or until it is clear that it stays: what ends needs a moment, and longer on a
-/// machine that stands still.
-async fn left(mut count: impl FnMut() -> Result<usize>) -> Result<usize> {
-    let deadline = Instant::now() + TURN;
-    loop {
-        let left = count()?;
-        if left == 0 || Instant::now() > deadline {
-            return Ok(left);
-        }
-        tokio::time::sleep(PAUSE).await;
-    }
-}
-
-/// Whether a pid is still one of a program of ours.
-fn is_ours(pid: i32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
-        .is_ok_and(|line| line.starts_with("sandshell"))
+/// How many looks, a pause before each, take this time. Looks are counted instead of watching the clock, for a machine
+/// that stands still does not look either.
+fn looks(time: Duration) -> u128 {
+    time.as_millis() / PAUSE.as_millis()
 }
 
 /// Lets all users act for the time asked for, and samples.
@@ -280,6 +290,7 @@ async fn under_load(
                 sandbox,
                 dice.split(),
                 end,
+                options.turn(),
                 Arc::clone(tally),
             ));
         }
@@ -318,7 +329,7 @@ async fn under_load(
         }
         samples.push(sample);
     }
-    let over = tokio::time::timeout(TURN * 2, async {
+    let over = tokio::time::timeout(options.turn() * 2, async {
         while let Some(user) = users.join_next().await {
             user?;
         }
@@ -334,10 +345,11 @@ async fn a_user(
     sandbox: Client,
     mut dice: Dice,
     end: Instant,
+    limit: Duration,
     tally: Shared,
 ) {
     while Instant::now() < end {
-        let outcome = tokio::time::timeout(TURN, turn.take(&client, &sandbox, &mut dice)).await;
+        let outcome = tokio::time::timeout(limit, turn.take(&client, &sandbox, &mut dice)).await;
         let outcome = outcome
             .with_context(|| format!("{turn:?}: stuck"))
             .flatten();
@@ -375,7 +387,7 @@ async fn probe(sandbox: Client, start: Instant, table: Vec<Duration>, tally: Sha
     });
 }
 
-/// Looks again until nothing changes any more, or until all is as it was: pools fill up and
+/// Looks again until nothing changes any more, or until all is as it was and stays so: pools fill up and
 /// connections close in the background.
 async fn settled(
     client: &Client,
@@ -385,36 +397,33 @@ async fn settled(
 ) -> Result<Traces> {
     let all = options.is_long();
     client.close_idle();
-    // Idle connections to agents go after 60 to 90 seconds; where they count, they are waited for.
-    let (quiet, limit) = if all { (95, 240) } else { (2, 120) };
-    let quiet = Duration::from_secs(quiet);
-    let deadline = Instant::now() + Duration::from_secs(limit);
+    // Idle connections to agents go after 60 to 90 seconds; where they count, they are waited for. At the end a pool
+    // that is not full again yet can hide for a moment what has leaked.
+    let (quiet, limit) = match (all, like) {
+        (true, None) => (95, 240),
+        (true, Some(_)) => (10, 240),
+        (false, _) => (2, options.wait().as_secs()),
+    };
+    let enough = looks(Duration::from_secs(quiet));
     let mut last = look()?;
-    let mut changed = Instant::now();
-    loop {
+    let mut same = 0;
+    for _ in 0..looks(Duration::from_secs(limit)) {
         tokio::time::sleep(PAUSE).await;
         let now = look()?;
-        if now.counts(all) != last.counts(all) {
-            changed = Instant::now();
-        }
-        let done = like.map_or_else(
-            || changed.elapsed() >= quiet,
-            |like| now.counts(all) == like.counts(all),
-        );
-        if done {
-            return Ok(now);
-        }
-        if Instant::now() > deadline {
-            // At the end what differs is the verdict; a beginning that never was still compares with nothing.
-            anyhow::ensure!(
-                like.is_some(),
-                "the counts did not stand still for {quiet:?} within {limit} s: {:?}",
-                now.counts(all)
-            );
-            return Ok(now);
-        }
+        let as_wanted = now.counts(all) == like.unwrap_or(&last).counts(all);
+        same = if as_wanted { same + 1 } else { 0 };
         last = now;
+        if same >= enough {
+            return Ok(last);
+        }
     }
+    // At the end what differs is the verdict; a beginning that never was still compares with nothing.
+    anyhow::ensure!(
+        like.is_some(),
+        "the counts did not stand still for {quiet} s within {limit} s: {:?}",
+        last.counts(all)
+    );
+    Ok(last)
 }
 
 /// What the agents say is alive in the sandboxes that stay.

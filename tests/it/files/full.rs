@@ -7,7 +7,7 @@ use sandshell_client::{FileQuery, WriteOptions};
 use sandshell_testkit::{Agent, find_binary};
 
 use super::{Desk, noise, read};
-use crate::calls::{code_of, exec, in_time};
+use crate::calls::{code_of, exec, in_time, skipped};
 
 /// An agent that sees a disk of 1 MiB and 16 inodes at the given path, and nobody else does.
 fn agent_with_small_disk(disk: &str) -> Option<Agent> {
@@ -17,7 +17,7 @@ fn agent_with_small_disk(disk: &str) -> Option<Agent> {
         .args(["-m", "sh", "-c", &small])
         .status();
     if !able.is_ok_and(|status| status.success()) {
-        super::say("SKIPPED: no file system can be mounted here, so that no disk can be full");
+        skipped("no file system can be mounted here, so that no disk can be full");
         return None;
     }
     let binary = find_binary();
