@@ -26,7 +26,7 @@ use crate::calls::{in_time, skipped};
 use likeness::{filled, part, unlike, without};
 
 /// How long a step may take that is to come true.
-const EVENTUALLY: Duration = Duration::from_mins(1);
+const EVENTUALLY: Duration = Duration::from_mins(2);
 
 type Args = Map<String, Value>;
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from live import Live, binary, ready, short_home
+from live import PATIENCE, Live, binary, ready, short_home
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,7 @@ def live() -> Iterator[Live]:
             yield Live(url=url, token_file=home / "token", token=(home / "token").read_text().strip())
         finally:
             hub.terminate()
-            hub.wait(30)
+            hub.wait(PATIENCE)
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def agent() -> Iterator[Live]:
             yield Live(url=socket, token_file=home / "none", token="")
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(PATIENCE)
 
 
 @pytest.fixture

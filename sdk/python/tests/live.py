@@ -17,6 +17,11 @@ import pytest
 from sandshell import params
 from sandshell.models import Protection
 
+PATIENCE = 120
+"""Seconds for what comes soon, also on a machine that stands still for a minute."""
+TOO_SHORT = (0.3, 3, 30, 90)
+"""Seconds for a command that is to be cut off when it has begun; tried in turn until it has."""
+
 
 @dataclass(frozen=True)
 class Live:
@@ -36,6 +41,11 @@ def without(protections: list[Protection], required: list[str]) -> list[str]:
     return [name for name in required if name not in enforced]
 
 
+def until(file: str) -> str:
+    """A command that waits for a file in the sandbox."""
+    return f"until test -e {file}; do sleep 0.02; done"
+
+
 def binary() -> str:
     """The program under test."""
     binary = os.environ.get("SANDSHELL_BIN")
@@ -46,7 +56,7 @@ def binary() -> str:
 
 def ready(process: subprocess.Popen[bytes], file: Path) -> dict[str, object]:
     """What the server writes when it serves: a file that appears whole, or the server has failed."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while not file.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"the server did not start: {file.with_name('log').read_text()}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from live import binary, isolation, ready, short_home
+from live import PATIENCE, binary, isolation, ready, short_home
 from sandshell import AsyncHub, AsyncSandbox
 
 
@@ -45,7 +45,7 @@ class Restartable:
             self.start()
         assert self.process is not None
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(PATIENCE)
 
 
 @pytest.fixture
@@ -64,7 +64,8 @@ async def test_everything_goes_on(hub: Restartable) -> None:
     token = (hub.home / "token").read_text().strip()
     noise = "for n in $(seq 40); do head -c 5003 /dev/urandom | tee -a /tmp/{0}; sleep 0.02; done"
     async with (
-        AsyncHub(f"http://{hub.address}", token) as client,
+        # It goes on asking for minutes, however late the hub comes again.
+        AsyncHub(f"http://{hub.address}", token, max_retries=100) as client,
         await AsyncSandbox.create("survivor", hub=client, isolation=isolation()) as sandbox,
     ):
         process = await sandbox.start_process(noise.format("process"))

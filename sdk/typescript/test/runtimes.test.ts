@@ -26,7 +26,7 @@ before(async () => void (server = await startHub()));
 after(() => server.stop());
 
 for (const [name, args] of Object.entries(runtimes)) {
-  test(name, { timeout: 60_000 }, async (context) => {
+  test(name, { timeout: 300_000 }, async (context) => {
     const version = await run(name, ["--version"]).catch(() => undefined);
     if (!version) return context.skip(`SKIPPED: there is no ${name} here`);
     const { stdout } = await run(name, [...args, script, server.url, server.token, JSON.stringify(spec)]);
@@ -35,7 +35,7 @@ for (const [name, args] of Object.entries(runtimes)) {
   });
 }
 
-test("chromium", { timeout: 60_000 }, async (context) => {
+test("chromium", { timeout: 300_000 }, async (context) => {
   const version = await run("chromium", ["--version"]).catch(() => undefined);
   if (!version) return context.skip("SKIPPED: there is no chromium here");
   const home = fileURLToPath(new URL("../..", import.meta.url));

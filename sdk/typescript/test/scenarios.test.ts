@@ -14,7 +14,7 @@ before(async () => void (server = await startHub()));
 after(() => server.stop());
 
 for (const file of files) {
-  test(file.replace(".json", ""), { timeout: 60_000 }, async (context) => {
+  test(file.replace(".json", ""), { timeout: 300_000 }, async (context) => {
     const scenario = JSON.parse(await readFile(new URL(file, directory), "utf8")) as Scenario;
     const skipped = await play(new Hub(server), scenario);
     for (const step of skipped) context.diagnostic(`SKIPPED: ${step}`);

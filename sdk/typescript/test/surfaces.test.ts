@@ -153,7 +153,7 @@ test("a server behind a port", async () => {
     return 0;
   })();
   await using process = await sandbox.startProcess(program);
-  await process.waitForPort(8080, { http: { path: "/" }, timeoutMs: 20_000 });
+  await process.waitForPort(8080, { http: { path: "/" }, timeoutMs: 120_000 });
   assert.equal(await opened, 8080);
   const direct = await sandbox.ports.fetch(8080, "/some/where?x=1", { method: "PUT", body: "data" });
   if (program[0] === "node") assert.equal(await direct.text(), "PUT /some/where?x=1");

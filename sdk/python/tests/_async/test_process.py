@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from live import PATIENCE
 from sandshell import AsyncSandbox, ProcessExited, WaitTimeout
 
 from ._io import together
@@ -49,8 +50,9 @@ async def test_input(sandbox: AsyncSandbox) -> None:
 async def test_waiting(sandbox: AsyncSandbox) -> None:
     command = "sleep 0.1; echo listening on 8123; exec python3 -m http.server 8123 --bind 127.0.0.1"
     async with await sandbox.start_process(command) as process:
-        assert await process.wait_for_log(r"listening on \d+", regex=True, timeout=10) == "listening on 8123"
-        await process.wait_for_port(8123, http={"path": "/", "status": 200}, timeout=20)
+        line = await process.wait_for_log(r"listening on \d+", regex=True, timeout=PATIENCE)
+        assert line == "listening on 8123"
+        await process.wait_for_port(8123, http={"path": "/", "status": 200}, timeout=PATIENCE)
         with pytest.raises(WaitTimeout):
             await process.wait(timeout=0.05)
         with pytest.raises(TimeoutError):
@@ -61,10 +63,10 @@ async def test_waiting(sandbox: AsyncSandbox) -> None:
 async def test_an_end_before_what_was_waited_for(sandbox: AsyncSandbox) -> None:
     process = await sandbox.start_process("echo bye; exit 3")
     with pytest.raises(ProcessExited, match="without writing 'hello'") as raised:
-        await process.wait_for_log("hello", timeout=10)
+        await process.wait_for_log("hello", timeout=PATIENCE)
     assert raised.value.process.exit_code == 3
     with pytest.raises(ProcessExited):
-        await process.wait_for_port(9999, timeout=10)
+        await process.wait_for_port(9999, timeout=PATIENCE)
 
 
 async def test_signals_and_kill(sandbox: AsyncSandbox) -> None:
@@ -73,7 +75,7 @@ async def test_signals_and_kill(sandbox: AsyncSandbox) -> None:
     )
     await process.wait_for_log("armed")
     assert (await process.signal("USR1")).signalled == 1
-    assert (await process.wait(timeout=10)).exit_code == 7
+    assert (await process.wait(timeout=PATIENCE)).exit_code == 7
 
     tree = await sandbox.start_process("sleep 1000 & setsid sleep 1000 & echo up; wait")
     await tree.wait_for_log("up")

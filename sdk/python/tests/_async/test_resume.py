@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from cutting_proxy import CuttingProxy
-from live import Live
+from live import PATIENCE, Live
 from sandshell import AsyncHub, AsyncSandbox, CodeOutput, ConnectionFailed
 from sandshell.models import FileEvent
 
@@ -91,11 +91,13 @@ async def test_terminal_typed_at_between_cuts(through: Through) -> None:
             # The rest is written when the connection is gone, so that the reader must have found another.
             rest = f"echo n$((100 + {number})); read; head -c 3000 /dev/zero | tr '\\0' x; echo en''d\n"
             await terminal.write(rest)
-            await terminal.read_until(f"n{100 + number}\r\n", timeout=10)
+            await terminal.read_until(f"n{100 + number}\r\n", timeout=PATIENCE)
             proxy.cut_now()
             async with await far.get_terminal(terminal.id) as other:
                 await other.write("\n")
-            assert await terminal.read_until("end\r\n", timeout=10) == b"\r\n" + b"x" * 3000 + b"end\r\n"
+            assert (
+                await terminal.read_until("end\r\n", timeout=PATIENCE) == b"\r\n" + b"x" * 3000 + b"end\r\n"
+            )
         assert terminal.reconnects >= 5
 
 
@@ -106,9 +108,9 @@ async def test_typing_finds_another_connection(through: Through) -> None:
         proxy.cut("/connect", [0, 10, 50])
         await terminal.write("one\n")
         assert proxy.cuts == 3
-        await terminal.read_until("got:one", timeout=10)
+        await terminal.read_until("got:one", timeout=PATIENCE)
         await terminal.write("two\n")
-        await terminal.read_until("got:two", timeout=10)
+        await terminal.read_until("got:two", timeout=PATIENCE)
 
 
 async def test_file_content(sandbox: AsyncSandbox, through: Through) -> None:
@@ -176,9 +178,10 @@ async def test_code_runs_once(sandbox: AsyncSandbox, through: Through) -> None:
 async def test_watch(sandbox: AsyncSandbox, through: Through) -> None:
     far, proxy = through
     await sandbox.files.mkdir("watched")
+    # Set before it begins, so that the connection on which it begins is cut too, by what it tells.
+    proxy.cut("/files/watch", [2_000, 300, 1_000, 0, 1_500])
     async with await far.files.watch("watched") as watch:
-        proxy.cut("/files/watch", [400, 300, 500, 0, 450])
-        # The connection that is open is cut by the next thing that comes over it.
+        assert proxy.cuts == 0
         names = [f"file-{number}" for number in range(40)]
 
         async def write() -> None:
@@ -196,7 +199,7 @@ async def test_watch(sandbox: AsyncSandbox, through: Through) -> None:
             return made
 
         _, made = await together(write, read)
-        assert made == names
+        assert proxy.cuts == 5 and made == names
 
 
 async def test_events(sandbox: AsyncSandbox, through: Through) -> None:

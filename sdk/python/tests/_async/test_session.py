@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from live import TOO_SHORT, until
 from sandshell import AsyncSandbox
 from sandshell.errors import SessionNotFound
 
-from ._io import Begun
+from ._io import Begun, pause
 
 pytestmark = pytest.mark.anyio
 
@@ -29,8 +30,11 @@ async def test_state_is_kept(sandbox: AsyncSandbox) -> None:
 
 async def test_stream(sandbox: AsyncSandbox) -> None:
     async with await sandbox.create_session() as session:
-        stream = session.exec_stream("echo one; sleep 0.1; echo two; cd /tmp; exit 3")
-        assert [piece.text async for piece in stream] == ["one\n", "two\n"]
+        stream = session.exec_stream(f"echo one; {until('go')}; echo two; cd /tmp; exit 3")
+        first = await stream.next()
+        assert first is not None and first.text == "one\n"
+        await sandbox.files.write("go", "")
+        assert [piece.text async for piece in stream] == ["two\n"]
         end = stream.exit
         assert end is not None and (end.exit_code, end.cwd, end.session_state) == (3, "/tmp", "restored")
         assert (await session.command(stream.command_id)).state == "done"
@@ -39,9 +43,13 @@ async def test_stream(sandbox: AsyncSandbox) -> None:
 async def test_timeout_and_interrupt_keep_the_shell(sandbox: AsyncSandbox) -> None:
     async with await sandbox.create_session() as session:
         await session.exec("x=kept")
-        slow = await session.exec("echo begun; sleep 100", timeout=0.3)
-        assert slow.timed_out and slow.stdout == "begun\n"
-        stream = session.exec_stream("echo running; sleep 100")
+        for timeout in TOO_SHORT:
+            slow = await session.exec("echo begun; sleep 1000", timeout=timeout)
+            assert slow.timed_out
+            if slow.stdout:
+                break
+        assert slow.stdout == "begun\n"
+        stream = session.exec_stream("echo running; sleep 1000")
         piece = await stream.next()
         assert piece is not None and piece.text == "running\n"
         reply = await session.interrupt()
@@ -52,11 +60,15 @@ async def test_timeout_and_interrupt_keep_the_shell(sandbox: AsyncSandbox) -> No
 
 async def test_commands_take_their_turn(sandbox: AsyncSandbox) -> None:
     async with await sandbox.create_session() as session:
-        first = Begun(lambda: session.exec("sleep 0.2; echo first >> /tmp/order"))
+        first = Begun(lambda: session.exec(f"{until('/tmp/go')}; echo first >> /tmp/order"))
         while (await session.refresh()).state != "busy":
-            pass
-        await session.exec("echo second >> /tmp/order")
+            await pause(0.02)
+        second = Begun(lambda: session.exec("echo second >> /tmp/order"))
+        while (await session.refresh()).queue_length != 1:
+            await pause(0.02)
+        await sandbox.files.write("/tmp/go", "")
         await first.result()
+        await second.result()
     assert await sandbox.files.read_text("/tmp/order") == "first\nsecond\n"
 
 
@@ -76,10 +88,14 @@ async def test_update_and_late_output(sandbox: AsyncSandbox) -> None:
     async with await sandbox.create_session() as session:
         await session.update(env={"LATER": "yes"})
         assert (await session.exec("echo $LATER")).stdout == "yes\n"
-        result = await session.exec("(sleep 0.2; echo late; touch /tmp/done) & echo now")
+        result = await session.exec(f"({until('/tmp/go')}; echo late) & echo now")
         assert result.stdout == "now\n" and result.left_running >= 1
-        await session.exec("until test -e /tmp/done; do sleep 0.02; done")
-        assert await session.read_output(result.command_id, "late_stdout") == b"late\n"
+        await sandbox.files.write("/tmp/go", "")
+        late = b""
+        while not late:
+            await pause(0.02)
+            late = await session.read_output(result.command_id, "late_stdout")
+        assert late == b"late\n"
 
 
 async def test_connect_to_one_that_is_there(sandbox: AsyncSandbox) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from live import TOO_SHORT
 from sandshell import AsyncSandbox
 from sandshell.tools import AsyncAnthropicTools, AsyncOpenAITools, PatchError
 
@@ -23,7 +25,7 @@ class Model:
 
 
 async def test_bash(sandbox: AsyncSandbox) -> None:
-    async with AsyncAnthropicTools(sandbox, timeout=1) as tools:
+    async with AsyncAnthropicTools(sandbox) as tools:
         assert [tool["type"] for tool in tools.definitions] == ["bash_20250124", "text_editor_20250728"]
 
         async def bash(**given: Any) -> dict[str, Any]:
@@ -39,8 +41,6 @@ async def test_bash(sandbox: AsyncSandbox) -> None:
             "5\n/tmp\noops\n[exit code 3]"
         )
         assert (await bash(command="true"))["content"] == "[no output]"
-        slow = await bash(command="echo begun; sleep 100")
-        assert slow["content"].startswith("begun\n[timed out after 1") and not slow["is_error"]
         assert (await bash(command="echo $x"))["content"] == "5\n"
         assert (await bash(restart=True))["content"] == "The shell was restarted."
         assert (await bash(command="echo [$x]"))["content"] == "[]\n"
@@ -50,6 +50,24 @@ async def test_bash(sandbox: AsyncSandbox) -> None:
         unknown = await tools.handle({"id": "t3", "name": "nothing", "input": {}})
         assert unknown["is_error"] and "nothing" in unknown["content"]
     assert [each async for each in sandbox.list_sessions()] == []
+
+
+async def test_a_command_that_takes_too_long(sandbox: AsyncSandbox) -> None:
+    session = await sandbox.create_session()
+    await session.exec("x=5")
+    for timeout in TOO_SHORT:
+        async with AsyncAnthropicTools(sandbox, session=session, timeout=timeout) as tools:
+            call = {"id": "t", "name": "bash", "input": {"command": "echo begun; sleep 1000"}}
+            slow = await tools.handle(call)
+        told = re.fullmatch(
+            r"(begun\n)?\[timed out after ([\d.]+) s; the shell is still there\]", slow["content"]
+        )
+        assert told and float(told[2]) >= timeout and not slow["is_error"]
+        if begun := told[1]:
+            break
+    assert begun == "begun\n"
+    async with AsyncAnthropicTools(sandbox, session=session) as tools:
+        assert await tools.bash("echo $x") == "5\n"
 
 
 async def test_long_output_is_cut_in_the_middle(sandbox: AsyncSandbox) -> None:
@@ -130,9 +148,14 @@ async def test_openai_shell(sandbox: AsyncSandbox) -> None:
                 {"stdout": "/tmp\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 4}},
             ],
         }
-        slow = {"commands": ["echo a; sleep 100"], "timeout_ms": 200}
-        reply = await tools.handle(Model(type="shell_call", call_id="c2", action=slow))
-        assert reply["output"][0] == {"stdout": "a\n", "stderr": "", "outcome": {"type": "timeout"}}
+        for timeout in TOO_SHORT:
+            slow = {"commands": ["echo a; sleep 1000"], "timeout_ms": int(timeout * 1000)}
+            reply = await tools.handle(Model(type="shell_call", call_id="c2", action=slow))
+            (output,) = reply["output"]
+            assert (output["stderr"], output["outcome"]) == ("", {"type": "timeout"})
+            if output["stdout"]:
+                break
+        assert output["stdout"] == "a\n"
         with pytest.raises(ValueError):
             await tools.handle({"type": "computer_call"})
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from live import Live, isolation, without
+from live import PATIENCE, Live, isolation, without
 from sandshell import Agent, Hub, Sandbox, CodeOutput, WaitTimeout
 from sandshell.errors import ContextNotFound, SandboxGone, SandboxNotFound, SandboxPaused
 from sandshell.models import RunError, RunResult, SandboxEvent
 
-from ._io import Begun
+from ._io import Begun, pause
 
 pytestmark = pytest.mark.anyio
 
@@ -68,19 +68,19 @@ def test_ports(sandbox: Sandbox, live: Live) -> None:
     events = sandbox.ports.events()
     server = "python3 -u -m http.server 8000 --bind 127.0.0.1 --directory /tmp"
     with sandbox.start_process(server) as process:
-        sandbox.ports.wait(8000, http={"path": "/"}, timeout=20)
+        sandbox.ports.wait(8000, http={"path": "/"}, timeout=PATIENCE)
         assert [(port.port, port.process) for port in sandbox.ports.list()] == [(8000, process.id)]
         change = events.next()
         assert change is not None and change.port.port == 8000
         sandbox.files.write("/tmp/page", "served")
         exposure = sandbox.ports.expose(8000)
         page = f"{live.url}{exposure.path}page?port_token={exposure.token}"
-        with urllib.request.urlopen(page, timeout=10) as answer:
+        with urllib.request.urlopen(page, timeout=PATIENCE) as answer:
             assert answer.read() == b"served"
         assert (sandbox.ports.unexpose(8000)).was_exposed
         request = urllib.request.Request(sandbox.ports.proxy_url(8000, "/page"))
         request.add_header("authorization", f"Bearer {live.token}")
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             assert answer.read() == b"served"
         preview = sandbox.ports.preview_url(8000, ttl=60)
         assert preview.url.startswith(f"http://8000-{sandbox.id}-")
@@ -107,9 +107,9 @@ def test_contexts(sandbox: Sandbox) -> None:
         assert [i.name for i in items if isinstance(i, RunError)] == ["ZeroDivisionError"]
         assert not [i for i in items if isinstance(i, RunResult)]
         assert run.end is not None and (run.end.status, run.end.context) == ("error", "kept")
-        slow = Begun(lambda: context.run("import time; time.sleep(100)"))
+        slow = Begun(lambda: context.run("import time; time.sleep(1000)"))
         while (context.refresh()).state != "busy":
-            pass
+            pause(0.02)
         assert (context.interrupt()).outcome == "kept"
         slow.result()
         assert (context.run("x")).results[0].data["text/plain"] == "20"
@@ -190,4 +190,4 @@ def test_an_agent_by_itself(agent: Live) -> None:
             assert (session.exec("echo $((1 + 1))")).stdout == "2\n"
         with computer.terminal("read x; echo got:$x") as terminal:
             terminal.write("typed\n")
-            assert b"got:typed" in terminal.read_until("got:typed", timeout=10)
+            assert b"got:typed" in terminal.read_until("got:typed", timeout=PATIENCE)

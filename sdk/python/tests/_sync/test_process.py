@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from live import PATIENCE
 from sandshell import Sandbox, ProcessExited, WaitTimeout
 
 from ._io import together
@@ -50,8 +51,9 @@ def test_input(sandbox: Sandbox) -> None:
 def test_waiting(sandbox: Sandbox) -> None:
     command = "sleep 0.1; echo listening on 8123; exec python3 -m http.server 8123 --bind 127.0.0.1"
     with sandbox.start_process(command) as process:
-        assert process.wait_for_log(r"listening on \d+", regex=True, timeout=10) == "listening on 8123"
-        process.wait_for_port(8123, http={"path": "/", "status": 200}, timeout=20)
+        line = process.wait_for_log(r"listening on \d+", regex=True, timeout=PATIENCE)
+        assert line == "listening on 8123"
+        process.wait_for_port(8123, http={"path": "/", "status": 200}, timeout=PATIENCE)
         with pytest.raises(WaitTimeout):
             process.wait(timeout=0.05)
         with pytest.raises(TimeoutError):
@@ -62,10 +64,10 @@ def test_waiting(sandbox: Sandbox) -> None:
 def test_an_end_before_what_was_waited_for(sandbox: Sandbox) -> None:
     process = sandbox.start_process("echo bye; exit 3")
     with pytest.raises(ProcessExited, match="without writing 'hello'") as raised:
-        process.wait_for_log("hello", timeout=10)
+        process.wait_for_log("hello", timeout=PATIENCE)
     assert raised.value.process.exit_code == 3
     with pytest.raises(ProcessExited):
-        process.wait_for_port(9999, timeout=10)
+        process.wait_for_port(9999, timeout=PATIENCE)
 
 
 def test_signals_and_kill(sandbox: Sandbox) -> None:
@@ -74,7 +76,7 @@ def test_signals_and_kill(sandbox: Sandbox) -> None:
     )
     process.wait_for_log("armed")
     assert (process.signal("USR1")).signalled == 1
-    assert (process.wait(timeout=10)).exit_code == 7
+    assert (process.wait(timeout=PATIENCE)).exit_code == 7
 
     tree = sandbox.start_process("sleep 1000 & setsid sleep 1000 & echo up; wait")
     tree.wait_for_log("up")

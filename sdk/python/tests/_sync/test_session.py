@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import pytest
 
+from live import TOO_SHORT, until
 from sandshell import Sandbox
 from sandshell.errors import SessionNotFound
 
-from ._io import Begun
+from ._io import Begun, pause
 
 pytestmark = pytest.mark.anyio
 
@@ -30,8 +31,11 @@ def test_state_is_kept(sandbox: Sandbox) -> None:
 
 def test_stream(sandbox: Sandbox) -> None:
     with sandbox.create_session() as session:
-        stream = session.exec_stream("echo one; sleep 0.1; echo two; cd /tmp; exit 3")
-        assert [piece.text for piece in stream] == ["one\n", "two\n"]
+        stream = session.exec_stream(f"echo one; {until('go')}; echo two; cd /tmp; exit 3")
+        first = stream.next()
+        assert first is not None and first.text == "one\n"
+        sandbox.files.write("go", "")
+        assert [piece.text for piece in stream] == ["two\n"]
         end = stream.exit
         assert end is not None and (end.exit_code, end.cwd, end.session_state) == (3, "/tmp", "restored")
         assert (session.command(stream.command_id)).state == "done"
@@ -40,9 +44,13 @@ def test_stream(sandbox: Sandbox) -> None:
 def test_timeout_and_interrupt_keep_the_shell(sandbox: Sandbox) -> None:
     with sandbox.create_session() as session:
         session.exec("x=kept")
-        slow = session.exec("echo begun; sleep 100", timeout=0.3)
-        assert slow.timed_out and slow.stdout == "begun\n"
-        stream = session.exec_stream("echo running; sleep 100")
+        for timeout in TOO_SHORT:
+            slow = session.exec("echo begun; sleep 1000", timeout=timeout)
+            assert slow.timed_out
+            if slow.stdout:
+                break
+        assert slow.stdout == "begun\n"
+        stream = session.exec_stream("echo running; sleep 1000")
         piece = stream.next()
         assert piece is not None and piece.text == "running\n"
         reply = session.interrupt()
@@ -53,11 +61,15 @@ def test_timeout_and_interrupt_keep_the_shell(sandbox: Sandbox) -> None:
 
 def test_commands_take_their_turn(sandbox: Sandbox) -> None:
     with sandbox.create_session() as session:
-        first = Begun(lambda: session.exec("sleep 0.2; echo first >> /tmp/order"))
+        first = Begun(lambda: session.exec(f"{until('/tmp/go')}; echo first >> /tmp/order"))
         while (session.refresh()).state != "busy":
-            pass
-        session.exec("echo second >> /tmp/order")
+            pause(0.02)
+        second = Begun(lambda: session.exec("echo second >> /tmp/order"))
+        while (session.refresh()).queue_length != 1:
+            pause(0.02)
+        sandbox.files.write("/tmp/go", "")
         first.result()
+        second.result()
     assert sandbox.files.read_text("/tmp/order") == "first\nsecond\n"
 
 
@@ -77,10 +89,14 @@ def test_update_and_late_output(sandbox: Sandbox) -> None:
     with sandbox.create_session() as session:
         session.update(env={"LATER": "yes"})
         assert (session.exec("echo $LATER")).stdout == "yes\n"
-        result = session.exec("(sleep 0.2; echo late; touch /tmp/done) & echo now")
+        result = session.exec(f"({until('/tmp/go')}; echo late) & echo now")
         assert result.stdout == "now\n" and result.left_running >= 1
-        session.exec("until test -e /tmp/done; do sleep 0.02; done")
-        assert session.read_output(result.command_id, "late_stdout") == b"late\n"
+        sandbox.files.write("/tmp/go", "")
+        late = b""
+        while not late:
+            pause(0.02)
+            late = session.read_output(result.command_id, "late_stdout")
+        assert late == b"late\n"
 
 
 def test_connect_to_one_that_is_there(sandbox: Sandbox) -> None:

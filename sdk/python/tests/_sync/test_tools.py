@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from live import TOO_SHORT
 from sandshell import Sandbox
 from sandshell.tools import AnthropicTools, OpenAITools, PatchError
 
@@ -24,7 +26,7 @@ class Model:
 
 
 def test_bash(sandbox: Sandbox) -> None:
-    with AnthropicTools(sandbox, timeout=1) as tools:
+    with AnthropicTools(sandbox) as tools:
         assert [tool["type"] for tool in tools.definitions] == ["bash_20250124", "text_editor_20250728"]
 
         def bash(**given: Any) -> dict[str, Any]:
@@ -40,8 +42,6 @@ def test_bash(sandbox: Sandbox) -> None:
             "5\n/tmp\noops\n[exit code 3]"
         )
         assert (bash(command="true"))["content"] == "[no output]"
-        slow = bash(command="echo begun; sleep 100")
-        assert slow["content"].startswith("begun\n[timed out after 1") and not slow["is_error"]
         assert (bash(command="echo $x"))["content"] == "5\n"
         assert (bash(restart=True))["content"] == "The shell was restarted."
         assert (bash(command="echo [$x]"))["content"] == "[]\n"
@@ -51,6 +51,24 @@ def test_bash(sandbox: Sandbox) -> None:
         unknown = tools.handle({"id": "t3", "name": "nothing", "input": {}})
         assert unknown["is_error"] and "nothing" in unknown["content"]
     assert [each for each in sandbox.list_sessions()] == []
+
+
+def test_a_command_that_takes_too_long(sandbox: Sandbox) -> None:
+    session = sandbox.create_session()
+    session.exec("x=5")
+    for timeout in TOO_SHORT:
+        with AnthropicTools(sandbox, session=session, timeout=timeout) as tools:
+            call = {"id": "t", "name": "bash", "input": {"command": "echo begun; sleep 1000"}}
+            slow = tools.handle(call)
+        told = re.fullmatch(
+            r"(begun\n)?\[timed out after ([\d.]+) s; the shell is still there\]", slow["content"]
+        )
+        assert told and float(told[2]) >= timeout and not slow["is_error"]
+        if begun := told[1]:
+            break
+    assert begun == "begun\n"
+    with AnthropicTools(sandbox, session=session) as tools:
+        assert tools.bash("echo $x") == "5\n"
 
 
 def test_long_output_is_cut_in_the_middle(sandbox: Sandbox) -> None:
@@ -131,9 +149,14 @@ def test_openai_shell(sandbox: Sandbox) -> None:
                 {"stdout": "/tmp\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 4}},
             ],
         }
-        slow = {"commands": ["echo a; sleep 100"], "timeout_ms": 200}
-        reply = tools.handle(Model(type="shell_call", call_id="c2", action=slow))
-        assert reply["output"][0] == {"stdout": "a\n", "stderr": "", "outcome": {"type": "timeout"}}
+        for timeout in TOO_SHORT:
+            slow = {"commands": ["echo a; sleep 1000"], "timeout_ms": int(timeout * 1000)}
+            reply = tools.handle(Model(type="shell_call", call_id="c2", action=slow))
+            (output,) = reply["output"]
+            assert (output["stderr"], output["outcome"]) == ("", {"type": "timeout"})
+            if output["stdout"]:
+                break
+        assert output["stdout"] == "a\n"
         with pytest.raises(ValueError):
             tools.handle({"type": "computer_call"})
 

@@ -42,7 +42,7 @@ export class Stage {
 type Values = Record<string, unknown>;
 const STEP_FIELDS = new Set(["name", "call", "args", "expect", "error", "save", "start", "eventually", "needs"]);
 const SCENARIO_FIELDS = new Set(["name", "about", "sandbox", "requires", "steps"]);
-const PATIENCE_MS = 10_000;
+const PATIENCE_MS = 120_000;
 
 /** Plays it; gives the steps that were skipped, with the reason. */
 export async function play(hub: Hub, scenario: Scenario): Promise<string[]> {
