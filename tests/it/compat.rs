@@ -12,43 +12,37 @@ mod e2b;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::calls::skipped;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
 /// Where the packages of a suite are, with a copy of it; a test without them says so and does nothing.
-#[expect(
-    clippy::print_stderr,
-    reason = "nobody may take a skipped check for a passed one"
-)]
 fn suite(name: &str) -> Option<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let place = root().join(target).join("node").join(name);
     if place.join("installed").exists() {
         return Some(place);
     }
-    eprintln!(
-        "SKIPPED: {} has no packages; scripts/test installs them",
+    skipped(&format!(
+        "{} has no packages; scripts/test installs them",
         place.display()
-    );
+    ));
     None
 }
 
 /// The same for a suite in Python: its interpreter, with the packages.
-#[expect(
-    clippy::print_stderr,
-    reason = "nobody may take a skipped check for a passed one"
-)]
 fn python(name: &str) -> Option<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let place = root().join(target).join("venv").join(name);
     if place.join("installed").exists() {
         return Some(place.join("bin/python"));
     }
-    eprintln!(
-        "SKIPPED: {} has no packages; scripts/test installs them",
+    skipped(&format!(
+        "{} has no packages; scripts/test installs them",
         place.display()
-    );
+    ));
     None
 }
 

@@ -164,15 +164,22 @@ async fn a_result_has_all_that_was_written_before_the_end() {
 async fn the_result_does_not_wait_for_a_timer() {
     let agent = Agent::start();
     let shell = Shell::new(&agent).await;
-    let mut taken = Vec::new();
-    for _ in 0..100 {
-        let begun = Instant::now();
-        shell.run("true").await;
-        exec(&shell.client, "true").await;
-        taken.push(begun.elapsed());
+    let mut seen = Vec::new();
+    // A poll of 50 ms anywhere would be in every pair; the machine's own pauses are in few, or come for a while.
+    for _ in 0..8 {
+        let mut taken = Vec::new();
+        for _ in 0..100 {
+            let begun = Instant::now();
+            shell.run("true").await;
+            exec(&shell.client, "true").await;
+            taken.push(begun.elapsed());
+        }
+        taken.sort();
+        let usual = taken[taken.len() / 2];
+        if usual < Duration::from_millis(40) {
+            return;
+        }
+        seen.push(usual);
     }
-    // A poll of 50 ms anywhere would be in every pair; the machine's own pauses are in few.
-    taken.sort();
-    let usual = taken[taken.len() / 2];
-    assert!(usual < Duration::from_millis(40), "{usual:?}");
+    panic!("{seen:?}");
 }

@@ -11,6 +11,8 @@ use sandshell_testkit::{Hub, UnprivilegedUser, find_binary};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::calls::skipped;
+
 /// The rows, in order.
 const NAMES: &[&str] = &[
     "kernel",
@@ -126,13 +128,9 @@ fn tells_the_same_as_text_and_as_json() {
 
 /// Where tests run as root, strict sandboxes are expected; that is what the others need too.
 #[test]
-#[expect(
-    clippy::print_stderr,
-    reason = "nobody may take a skipped check for a passed one"
-)]
 fn root_gets_strict_sandboxes() {
     if UnprivilegedUser::get().is_none() {
-        eprintln!("SKIPPED: only root gets all protections, and this is not root");
+        skipped("only root gets all protections, and this is not root");
         return;
     }
     let dir = TempDir::new().unwrap();
@@ -148,13 +146,9 @@ fn root_gets_strict_sandboxes() {
 }
 
 #[test]
-#[expect(
-    clippy::print_stderr,
-    reason = "nobody may take a skipped check for a passed one"
-)]
 fn an_ordinary_user_is_warned_and_only_strict_fails() {
     let Some(user) = UnprivilegedUser::get() else {
-        eprintln!("SKIPPED: only root can become an ordinary user for a test");
+        skipped("only root can become an ordinary user for a test");
         return;
     };
     let dir = TempDir::new().unwrap();

@@ -16,25 +16,23 @@ use sandshell_testkit::{UnprivilegedUser, find_binary};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::calls::skipped;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
 /// The Python with the client; a test without it says so and does nothing.
-#[expect(
-    clippy::print_stderr,
-    reason = "nobody may take a skipped check for a passed one"
-)]
 fn python() -> Option<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let packages = root().join(target).join("venv/mcp");
     if packages.join("installed").exists() {
         return Some(packages.join("bin/python"));
     }
-    eprintln!(
-        "SKIPPED: {} has no Python packages; scripts/test installs them",
+    skipped(&format!(
+        "{} has no Python packages; scripts/test installs them",
         packages.display()
-    );
+    ));
     None
 }
 

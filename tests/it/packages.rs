@@ -58,7 +58,10 @@ fn the_binary_starts_at_once() {
         before.elapsed()
     };
     // The best of many: what the machine does besides is not what is measured.
-    let best = (0..50).map(|_| start()).min().unwrap();
+    let (begun, mut best) = (Instant::now(), start());
+    while best > QUICK && begun.elapsed() < Duration::from_mins(1) {
+        best = best.min(start());
+    }
     assert!(best <= QUICK, "{best:?}");
 }
 

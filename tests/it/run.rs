@@ -1,5 +1,6 @@
 //! `sandshell run`: one command in a sandbox of its own, and nothing left of it.
 
+use std::cell::Cell;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -168,22 +169,34 @@ fn limits_hold_or_nothing_is_run() {
             assert_eq!((code, out), (Some(137), "ran\n"), "{err}");
         }
     });
-    let busy = "TIMEFORMAT=%U; time timeout 2 bash -c 'while :; do :; done'";
-    at_each_level(&["--cpus", "0.5"], busy, |code, _, err| {
-        if err.contains("--cpus cannot be kept here") {
-            assert_eq!(code, Some(125), "{err}");
-        } else {
-            let used: f64 = err.lines().last().unwrap().parse().unwrap();
-            assert!(used < 1.4, "{used} of 2 s");
+    let busy = "TIMEFORMAT='%R %U'; time timeout 2 bash -c 'while :; do :; done'";
+    let too_much = Cell::new(None);
+    // A machine that stands still can count that as use: the best of three tells.
+    for _ in 0..3 {
+        too_much.set(None);
+        at_each_level(&["--cpus", "0.5"], busy, |code, _, err| {
+            if err.contains("--cpus cannot be kept here") {
+                assert_eq!(code, Some(125), "{err}");
+            } else {
+                let (wall, used) = err.lines().last().unwrap().split_once(' ').unwrap();
+                let (wall, used): (f64, f64) = (wall.parse().unwrap(), used.parse().unwrap());
+                if used > 0.5 * wall + 0.4 {
+                    too_much.set(Some((used, wall)));
+                }
+            }
+        });
+        if too_much.get().is_none() {
+            break;
         }
-    });
+    }
+    assert_eq!(too_much.get(), None, "seconds of seconds");
     let fork = "exec python3 -c '
 import os, time
 n = 0
 try:
     while n < 60:
         if os.fork() == 0:
-            time.sleep(60)
+            time.sleep(1000)
             os._exit(0)
         n += 1
 except OSError as error:
@@ -207,7 +220,7 @@ fn a_command_whose_time_is_over_is_killed_with_all_it_started() {
         format!("trap '' TERM; MARK={mark} sleep 1000 & echo begun; sleep 1000; echo not reached");
     // On a machine that stands still the time may be over before the first word.
     let begun = ["300ms", "3s", "30s"].iter().any(|time| {
-        let all = std::cell::Cell::new(true);
+        let all = Cell::new(true);
         at_each_level(&["--timeout", time], &script, |code, out, err| {
             assert_eq!(code, Some(124), "{err}");
             assert!(["", "begun\n"].contains(&out), "{out}");

@@ -333,7 +333,7 @@ async fn figures_without_a_cgroup_are_summed() {
 async fn figures(agent: Agent) -> StatsSource {
     let client = agent.client();
     let before = in_time(client.stats()).await.unwrap();
-    assert!(before.cpu.cpus >= 1 && before.uptime_ms < 60_000);
+    assert!(before.cpu.cpus >= 1 && before.uptime_ms < 600_000);
     assert_eq!((before.sessions, before.processes, before.execs), (0, 0, 0));
     session(&client, "s").await;
     // About 64 MiB in use, and some work done.

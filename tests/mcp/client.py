@@ -63,23 +63,33 @@ async def keeps_state(agent):
 
 async def streams(agent):
     """A long process, read as it goes, with progress."""
-    told = []
+    told, heard = [], anyio.Event()
 
     async def progress(done, total, message):
         told.append((done, message))
+        heard.set()
 
-    command = "for i in 1 2 3 4 5; do echo line $i; sleep 0.4; done; echo oops >&2; exit 7"
+    async def lets_go_on():
+        await heard.wait()
+        await agent("write_file", path="/tmp/go", content="")
+
+    # It cannot end before somebody reads, however long that takes.
+    command = ("for i in 1 2; do echo line $i; sleep 0.4; done; until [ -e /tmp/go ]; do sleep 0.05; done; "
+               "for i in 3 4 5; do echo line $i; sleep 0.4; done; echo oops >&2; exit 7")
     started = await agent("start_process", command=command, id="long")
     check(started == {"process_id": "long", "running": True}, started)
-    first = await agent("read_output", process_id="long", wait_ms=20000, until_text="line 2")
+    first = await agent("read_output", process_id="long", wait_ms=120_000, until_text="line 2")
     check(first["waited_for"] == "text" and first["running"], first)
-    rest = await agent("read_output", progress, process_id="long", wait_ms=20000,
-                       stdout_offset=first["stdout"]["next_offset"])
+    async with anyio.create_task_group() as group:
+        group.start_soon(lets_go_on)
+        rest = await agent("read_output", progress, process_id="long", wait_ms=120_000,
+                           stdout_offset=first["stdout"]["next_offset"])
+        check(told, rest)
     check((rest["waited_for"], rest["exit_code"]) == ("exit", 7), rest)
     whole = first["stdout"]["data"] + rest["stdout"]["data"]
     check(whole == "".join(f"line {i}\n" for i in range(1, 6)), whole)
     check(rest["stderr"]["data"] == "oops\n", rest)
-    check(told and [done for done, _ in told] == sorted({done for done, _ in told}), told)
+    check([done for done, _ in told] == sorted({done for done, _ in told}), told)
     check(any(message.startswith("line") for _, message in told), told)
 
 
@@ -159,32 +169,36 @@ async def runs_code(agent):
 
 async def does_not_block(agent):
     """Long work comes back with an id; it goes on, and can be ended."""
-    got = await agent("run_command", command="echo begun; sleep 300", wait_ms=300)
+    got = await agent("run_command", command="echo begun; sleep 3000", wait_ms=300)
     check(got["running"] and "exit_code" not in got, got)
+    begun = await agent("read_output", process_id=got["process_id"], wait_ms=120_000, until_text="begun")
+    check(begun["running"], begun)
     killed = await agent("kill_process", process_id=got["process_id"], grace_ms=1000)
     check(killed["killed"] >= 1 and killed["survivors"] == [], killed)
     ended = await agent("read_output", process_id=got["process_id"])
     check(ended["stdout"]["data"] == "begun\n" and not ended["running"], ended)
-    got = await agent("run_in_session", command="kept=1; sleep 300", wait_ms=300)
+    got = await agent("run_in_session", command="kept=1; echo > /tmp/kept; sleep 3000",
+                      wait_ms=300)
     check(got["running"] and got["command_id"], got)
+    await comes(agent, "/tmp/kept")
     stopped = await agent("interrupt_session")
     check(stopped["command_id"] == got["command_id"], stopped)
     got = await agent("run_in_session", command="echo $kept")
     check(got["stdout"]["data"] == "1\n", got)
-    got = await agent("run_command", command="sleep 300", timeout_ms=200)
+    got = await agent("run_command", command="sleep 3000", timeout_ms=200)
     check(got["timed_out"] and not got["running"], got)
     # Something that reads its input.
     await agent("start_process", command="cat", id="cat", stdin_open=True)
     await agent("send_input", process_id="cat", text="hello\n")
     await agent("send_input", process_id="cat", close=True)
-    got = await agent("read_output", process_id="cat", wait_ms=20000)
+    got = await agent("read_output", process_id="cat", wait_ms=120_000)
     check((got["stdout"]["data"], got["exit_code"]) == ("hello\n", 0), got)
 
 
 async def opens_ports(agent):
     """A server in the background, waited for, and reached from outside where the hub has an address."""
     await agent("start_process", id="web", command="echo hello > index.html; python3 -m http.server 8123")
-    got = await agent("read_output", process_id="web", wait_ms=20000, until_port=8123)
+    got = await agent("read_output", process_id="web", wait_ms=120_000, until_port=8123)
     check(got["waited_for"] == "port" and got["running"], got)
     if sys.argv[1] == "http":
         got = await agent("expose_port", port=8123)
@@ -199,20 +213,20 @@ async def opens_ports(agent):
 async def comes(agent, file):
     """Waits until a file is there."""
     command = f"until [ -e {file} ]; do sleep 0.05; done"
-    got = await agent("run_command", command=command, wait_ms=20000)
+    got = await agent("run_command", command=command, wait_ms=120_000)
     check(got["exit_code"] == 0, file, got)
 
 
 async def cancels(agent):
     """A call that is taken back ends what it started."""
     calls = {
-        "run_command": "trap 'echo > /tmp/ended; exit' TERM; echo > /tmp/up-1; sleep 300 & wait",
-        "run_in_session": "echo > /tmp/up-2; sleep 300",
+        "run_command": "trap 'echo > /tmp/ended; exit' TERM; echo > /tmp/up-1; sleep 3000 & wait",
+        "run_in_session": "echo > /tmp/up-2; sleep 3000",
     }
     for number, (tool, command) in enumerate(calls.items(), 1):
         async with anyio.create_task_group() as group:
             async def call(tool=tool, command=command):
-                await agent.result(tool, command=command, wait_ms=60000)
+                await agent.result(tool, command=command, wait_ms=120_000)
 
             group.start_soon(call)
             await comes(agent, f"/tmp/up-{number}")
@@ -307,9 +321,9 @@ async def main():
         environment = {name: os.environ[name] for name in names if name in os.environ}
         server = StdioServerParameters(command=target, args=["mcp"], env=environment)
     else:
-        http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60)
+        http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=300)
         server = streamable_http_client(target, http_client=http)
-    with anyio.fail_after(240):
+    with anyio.fail_after(500):
         async with Client(server, mode=mode) as client:
             print(f"speaks {client.protocol_version}")
             if what == "everything":

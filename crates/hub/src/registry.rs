@@ -420,7 +420,9 @@ impl Registry {
             // Whoever asks for it has it tried again, and is told why not.
             stored.record.state = SandboxState::Asleep;
             let mut entry = audit::entry("sandbox.resume", &By::default(), id.as_str());
-            entry.outcome = ErrorCode::Unavailable.as_str().to_owned();
+            ErrorCode::Unavailable
+                .as_str()
+                .clone_into(&mut entry.outcome);
             entry
         };
         tracing::error!(%error, sandbox = %id, state = ?stored.record.state, "a sandbox is not as it was left");

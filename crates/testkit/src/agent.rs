@@ -15,7 +15,7 @@ use crate::AgentBuilder;
 use crate::pidfd::wait_readable;
 
 /// How long an agent may take to end everything it runs.
-const STOP_DEADLINE: Duration = Duration::from_mins(1);
+const STOP_DEADLINE: Duration = Duration::from_secs(150);
 
 /// Where things are in the temporary directory.
 pub(crate) struct Layout {
@@ -134,7 +134,7 @@ impl Agent {
             .unwrap_or_else(|error| panic!("the agent's URL {:?}: {error}", self.url))
     }
 
-    /// Sends SIGTERM and waits for the end. Panics when it takes more than 10 seconds.
+    /// Sends SIGTERM and waits for the end. Panics when it takes too long.
     pub fn stop_gracefully(mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         assert!(

@@ -19,7 +19,7 @@ use crate::ready::{NotReady, ReadyFile};
 use crate::{UnprivilegedUser, binary, pidfd};
 
 /// Far above any honest start, also on a loaded machine.
-const START_DEADLINE: Duration = Duration::from_mins(1);
+const START_DEADLINE: Duration = Duration::from_secs(150);
 
 #[derive(Debug, Clone)]
 enum Token {

@@ -193,14 +193,10 @@ impl Hub {
         if self.groups.is_empty() {
             return Command::new(binary::find_binary());
         }
-        let enter: String = self
-            .groups
-            .iter()
-            .map(|group| format!("echo $$ >{}/cgroup.procs && ", group.display()))
-            .collect();
+        let enter = r#"until [ "$1" = -- ]; do echo $$ >"$1/cgroup.procs" || exit; shift; done; shift; exec "$@""#;
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("{enter} exec \"$0\" \"$@\"")]);
-        command.arg(binary::find_binary());
+        command.args(["-c", enter, "sh"]).args(&self.groups);
+        command.arg("--").arg(binary::find_binary());
         command
     }
 

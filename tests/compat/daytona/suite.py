@@ -222,7 +222,7 @@ def visit(url):
     place = urllib.parse.urlsplit(url)
     target = place._replace(netloc=urllib.parse.urlsplit(API_URL).netloc).geturl()
     request = urllib.request.Request(target, headers={"Host": place.netloc})
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=150) as answer:
         return answer.read()
 
 

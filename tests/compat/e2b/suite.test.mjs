@@ -275,7 +275,7 @@ async function code(sandbox) {
 const ALL = { commands, background, kill, files, watching, terminal, errors, lifecycle, code };
 
 for (const [name, check] of Object.entries(ALL)) {
-  test(name, { timeout: 60_000 }, async () => {
+  test(name, { timeout: 600_000 }, async () => {
     const sandbox = await Sandbox.create();
     try {
       await check(sandbox, MANY_BYTES);
@@ -286,7 +286,7 @@ for (const [name, check] of Object.entries(ALL)) {
 }
 
 // A smaller large file, as all of them lie in memory.
-test(`${CROWD} clients at once`, { timeout: 120_000 }, async () => {
+test(`${CROWD} clients at once`, { timeout: 600_000 }, async () => {
   const client = async () => {
     const sandbox = await Sandbox.create();
     try {

@@ -24,7 +24,7 @@ PROTO_STREAM = {"Content-Type": "application/connect+proto"}
 
 
 def ask(method, path, headers=None, body=None):
-    connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=30)
+    connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=150)
     connection.request(method, BASE.path + path, body, headers or {})
     reply = connection.getresponse()
     return reply.status, dict(reply.headers), reply.read()
@@ -177,7 +177,7 @@ def by_name(sandbox):
     token = {"X-Access-Token": sandbox._envd_access_token}
 
     def at(name, path, headers=None, method="GET", body=None):
-        connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=30)
+        connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=150)
         connection.request(method, path, body, {"Host": f"{name}.e2b.test"} | (headers or {}))
         reply = connection.getresponse()
         return reply.status, dict(reply.headers), reply.read()
@@ -235,7 +235,7 @@ def at_a_port(sandbox):
     token = {"X-Access-Token": sandbox._envd_access_token}
 
     def said(headers):
-        connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=30)
+        connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=150)
         connection.request("GET", "/files?signature=own", None, {"Host": name} | headers)
         reply = connection.getresponse()
         assert reply.status == 200, reply.read()
@@ -286,7 +286,7 @@ def queue(sandbox):
     here |= {"E2b-Sandbox-Port": "49999"} | JSON
 
     def execute(code):
-        connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=30)
+        connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=150)
         connection.request("POST", BASE.path + "/execute", json.dumps({"code": code}), here)
         reply = connection.getresponse()
         assert reply.status == 200, reply.read()
@@ -314,7 +314,7 @@ def terminals(sandbox):
     asked = envelope(json.dumps({"process": config, "pty": {"size": {"cols": 80, "rows": 24}}}).encode())
     for user in (b"user:", b"root:"):
         who = {"Authorization": "Basic " + base64.b64encode(user).decode()}
-        connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=30)
+        connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=150)
         connection.request("POST", BASE.path + "/process.Process/Start", asked, here | STREAM | who)
         reply = connection.getresponse()
         _, length = struct.unpack(">BI", reply.read(5))
@@ -329,7 +329,7 @@ def lent():
     bearer = {"Authorization": "Bearer " + KEY["X-API-Key"].removeprefix("e2b_")}
 
     def hub(method, path, body=None):
-        connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=30)
+        connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=150)
         connection.request(method, path, body, bearer | JSON)
         reply = connection.getresponse()
         answer = reply.read()
@@ -353,11 +353,21 @@ def lent():
 def keepalive(sandbox):
     """A silent stream says that it lives, as often as it is asked to."""
     here = {"E2b-Sandbox-Id": sandbox.sandbox_id, "X-Access-Token": sandbox._envd_access_token}
-    asked = json.dumps({"process": {"cmd": "sleep", "args": ["3"]}}).encode()
+    asked = json.dumps({"process": {"cmd": "sleep", "args": ["86392"]}}).encode()
     headers = here | STREAM | {"Keepalive-Ping-Interval": "1"}
-    _, _, body = ask("POST", "/process.Process/Start", headers, envelope(asked))
-    events = [json.loads(message) for flags, message in envelopes(body) if flags == 0]
-    assert {"event": {"keepalive": {}}} in events, events
+    connection = http.client.HTTPConnection(BASE.hostname, BASE.port, timeout=150)
+    connection.request("POST", BASE.path + "/process.Process/Start", envelope(asked), headers)
+    reply = connection.getresponse()
+
+    def event():
+        _, length = struct.unpack(">BI", reply.read(5))
+        return json.loads(reply.read(length))["event"]
+
+    pid = event()["start"]["pid"]
+    assert event() == {"keepalive": {}}
+    reply.close()
+    connection.close()
+    assert sandbox.commands.kill(pid) is True
 
 
 def main():

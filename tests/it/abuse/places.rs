@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::process::{Child, Command};
 
 /// A few system calls wait for a second each; the rest is quick.
-const DEADLINE: Duration = Duration::from_mins(1);
+const DEADLINE: Duration = Duration::from_secs(150);
 
 /// Who makes the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,7 +25,7 @@ const FACTS: &str = r"
 ";
 
 /// A few system calls wait for a second each; the rest is quick.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_secs(150);
 
 async fn run(client: &Client, id: &SessionId, command: &str) -> String {
     let request = SessionExecRequest {

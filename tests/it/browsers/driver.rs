@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
-use crate::calls::in_time;
+use crate::calls::{in_time, skipped};
 
 /// One page of a browser. Dropping it ends the browser.
 pub(crate) struct Browser {
@@ -23,10 +23,6 @@ pub(crate) struct Browser {
 
 impl Browser {
     /// Starts one; `None`, loudly, where there is none.
-    #[expect(
-        clippy::print_stderr,
-        reason = "nobody may take a skipped check for a passed one"
-    )]
     pub(crate) async fn start() -> Option<Self> {
         let profile = tempfile::tempdir().unwrap();
         let started = Command::new("chromium")
@@ -46,9 +42,9 @@ impl Browser {
         let mut child = match started {
             Ok(child) => child,
             Err(error) => {
-                eprintln!(
-                    "SKIPPED: chromium cannot be started ({error}); scripts/test installs it"
-                );
+                skipped(&format!(
+                    "chromium cannot be started ({error}); scripts/test installs it"
+                ));
                 return None;
             }
         };

@@ -26,12 +26,12 @@ fn a_port_is_waited_for_listed_and_reached() {
             "--http",
             "/",
             "--timeout",
-            "20s"
+            "10m"
         ]),
         "8123\n"
     );
     assert_eq!(
-        user.ok(&["wait", "web", "--port", "8123", "--timeout", "20s"]),
+        user.ok(&["wait", "web", "--port", "8123", "--timeout", "10m"]),
         ""
     );
     assert_eq!(user.ok(&["port", "ls", "-q"]), "8123\n");

@@ -6,22 +6,19 @@ use std::process::Command;
 use sandshell_testkit::{Hub, UnprivilegedUser};
 
 use super::{must_pass, root, suite};
+use crate::calls::skipped;
 
 /// The interpreter with that client's packages; a test without them says so and does nothing.
-#[expect(
-    clippy::print_stderr,
-    reason = "nobody may take a skipped check for a passed one"
-)]
 fn python() -> Option<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let venv = root().join(target).join("venv/daytona");
     if venv.join("installed").exists() {
         return Some(venv.join("bin/python"));
     }
-    eprintln!(
-        "SKIPPED: {} has no packages; scripts/test installs them",
+    skipped(&format!(
+        "{} has no packages; scripts/test installs them",
         venv.display()
-    );
+    ));
     None
 }
 

@@ -77,13 +77,17 @@ async fn a_display_between_runs_comes_with_the_next() {
     let client = agent.client();
     let id = create(&client, &context_of(Language::Python)).await.id;
     let mut bell = Bell::hang(&agent.work_dir());
+    let gate = agent.work_dir().join("gate");
     let code = format!(
-        "import threading, time\n\
-         def show():\n    time.sleep(0.2)\n    open('{}', 'w').write('!')\n    display('late')\n\
+        "import os, threading\nos.mkfifo('{}')\n\
+         def show():\n    open('{}').read()\n    open('{}', 'w').write('!')\n    display('late')\n\
          thread = threading.Thread(target=show)\nthread.start()",
+        gate.display(),
+        gate.display(),
         bell.path()
     );
     assert!(run(&client, &id, &code).await.results.is_empty());
+    std::fs::write(gate, "x\n").unwrap();
     bell.rung(1).await;
     let reply = run(&client, &id, "thread.join()").await;
     assert_eq!(reply.end.status, RunStatus::Ok, "{:?}", reply.error);

@@ -429,12 +429,16 @@ async fn output_between_runs_comes_with_the_next() {
     let client = agent.client();
     let id = create(&client, &context_of(Language::Python)).await.id;
     let mut bell = Bell::hang(&agent.work_dir());
+    let gate = agent.work_dir().join("gate");
     let code = format!(
-        "import subprocess\np = subprocess.Popen('sleep 0.1; head -c 300000 /dev/zero; echo >{}', shell=True)",
+        "import os, subprocess\nos.mkfifo('{0}')\n\
+         p = subprocess.Popen('read x <{0}; head -c 300000 /dev/zero; echo >{1}', shell=True)",
+        gate.display(),
         bell.path()
     );
     let reply = run(&client, &id, &code).await;
     assert_eq!(reply.stdout, "");
+    std::fs::write(gate, "x\n").unwrap();
     // More than a pipe holds: it is taken although no code runs.
     bell.rung(1).await;
     let reply = run(&client, &id, "print('next')").await;

@@ -12,7 +12,7 @@ use sandshell_testkit::Agent;
 use serde::Deserialize;
 
 use super::context_of;
-use crate::calls::{code_of as refusal_of, in_time};
+use crate::calls::{code_of as refusal_of, in_time, skipped};
 
 #[derive(Debug, Deserialize)]
 struct Scenario {
@@ -385,7 +385,6 @@ async fn the_next_agent_removes_what_a_killed_one_left_of_a_kernel() {
 }
 
 /// The Python environment with numpy, matplotlib, pandas and ipykernel that `scripts/test` makes.
-#[expect(clippy::print_stderr, reason = "a skipped test says why")]
 pub(super) fn python_environment() -> Option<PathBuf> {
     let given = std::env::var_os("SANDSHELL_TEST_VENV").map(PathBuf::from);
     let usual = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/test-venv");
@@ -394,7 +393,7 @@ pub(super) fn python_environment() -> Option<PathBuf> {
         .chain([usual])
         .find(|path| path.join("bin/python3").exists());
     if found.is_none() {
-        eprintln!("SKIPPED: target/test-venv is not there; scripts/test makes it.");
+        skipped("target/test-venv is not there; scripts/test makes it");
     }
     found.map(|path| path.canonicalize().unwrap())
 }

@@ -19,7 +19,7 @@ use crate::calls::exec_of;
 const USUAL_PIDS: u64 = 1024;
 
 /// How long the machine may take to show what the hub says.
-const SOON: Duration = Duration::from_mins(1);
+const SOON: Duration = Duration::from_secs(150);
 
 impl World {
     /// Sees to it that a wish that was cut short is done or not done, never half, and has it done.

@@ -94,7 +94,7 @@ async fn an_agent_keeps_its_times_when_the_clock_jumps() {
         let mut timed = exec_of("sleep 1000");
         timed.timeout_ms = Some(300);
         let mut patient = exec_of("sleep 0.4; echo done");
-        patient.timeout_ms = Some(60_000);
+        patient.timeout_ms = Some(600_000);
         let waiting = WaitRequest {
             timeout_ms: Some(300),
             ..Default::default()

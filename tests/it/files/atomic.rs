@@ -6,7 +6,7 @@ use sandshell_client::types::{CopyRequest, ErrorCode};
 use sandshell_client::{ReadOptions, WriteOptions};
 
 use super::{Desk, noise, read, tree_of};
-use crate::calls::{code_of, exec_of, in_time};
+use crate::calls::{code_of, exec_of, in_time, skipped};
 
 #[tokio::test]
 async fn readers_see_the_old_file_or_the_new_one() {
@@ -96,9 +96,7 @@ async fn a_copy_that_fails_leaves_nothing() {
         rustix::fs::makedev(1, 3),
     );
     if made.is_err() {
-        super::say(
-            "SKIPPED: no device can be made here, so that no copy can be made to fail by one",
-        );
+        skipped("no device can be made here, so that no copy can be made to fail by one");
         return;
     }
     let before = tree_of(&desk.dir);

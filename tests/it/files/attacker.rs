@@ -19,7 +19,7 @@ use sandshell_client::{Client, ClientError, FileQuery, ListOptions, WriteOptions
 use sandshell_testkit::{Agent, UnprivilegedUser, find_binary};
 
 use super::{read, tree_of};
-use crate::calls::{exec, in_time, marker};
+use crate::calls::{exec, in_time, marker, skipped};
 
 /// Names, directories and links that trade places as fast as the kernel lets them.
 const SWAPPER: &str = r#"
@@ -57,7 +57,7 @@ impl Prison {
     /// `None` where it cannot be built, which is said loudly.
     fn build() -> Option<Self> {
         let Some(user) = UnprivilegedUser::get() else {
-            super::say("SKIPPED: the attack needs root, to give the agent rights it must not use");
+            skipped("the attack needs root, to give the agent rights it must not use");
             return None;
         };
         let dir = tempfile::TempDir::with_prefix("sandshell-test-").unwrap();
@@ -108,7 +108,7 @@ impl Prison {
             ])
             .status();
         if !able.is_ok_and(|status| status.success()) {
-            super::say("SKIPPED: bubblewrap cannot make a root here, so there is no attack");
+            skipped("bubblewrap cannot make a root here, so there is no attack");
             return None;
         }
         // Its commands must be able to see what its files must not show.

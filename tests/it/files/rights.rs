@@ -10,7 +10,7 @@ use sandshell_client::{Client, FileQuery, ListOptions, Page, WriteOptions};
 use sandshell_testkit::{Agent, UnprivilegedUser};
 
 use super::{Desk, read, tree_of};
-use crate::calls::{code_of, in_time};
+use crate::calls::{code_of, in_time, skipped};
 
 /// A directory that everyone may enter, with something of root's and something of the user's.
 struct Shared {
@@ -21,7 +21,7 @@ struct Shared {
 impl Shared {
     fn new() -> Option<Self> {
         let Some(user) = UnprivilegedUser::get() else {
-            super::say("SKIPPED: only root can act as another user");
+            skipped("only root can act as another user");
             return None;
         };
         let dir = tempfile::TempDir::with_prefix("sandshell-test-").unwrap();

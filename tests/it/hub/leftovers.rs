@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use sandshell_client::types::SandboxSpec;
 use sandshell_testkit::{Hub, children_deep, open_fds};
 
-use crate::calls::{exec, in_time};
+use crate::calls::{DEADLINE, exec, in_time};
 
 /// How many are made and destroyed.
 fn cycles() -> usize {
@@ -50,6 +51,18 @@ impl Traces {
             groups: groups_of(Path::new("/sys/fs/cgroup"), places, 5),
             interfaces: devices.lines().filter_map(named).collect(),
         }
+    }
+
+    /// Connections to agents that are gone are let go of in their own time, and interfaces of others; there
+    /// may be fewer than before.
+    fn against(mut self, before: &Self) -> Self {
+        if self.hub_fds <= before.hub_fds {
+            self.hub_fds = before.hub_fds;
+        }
+        if self.interfaces.is_subset(&before.interfaces) {
+            self.interfaces.clone_from(&before.interfaces);
+        }
+        self
     }
 }
 
@@ -101,30 +114,30 @@ async fn nothing_is_left_of_sandboxes_that_were_destroyed() {
         one(&mut seen).await;
     }
     client.close_idle();
-    let settled = |before: Traces, seen: Vec<String>| {
-        let hub = &hub;
-        async move {
-            // Connections to agents that are gone are let go of in their own time, and interfaces of others.
-            loop {
-                let now = Traces::of(hub, &seen);
-                if now.hub_fds <= before.hub_fds && now.interfaces.is_subset(&before.interfaces) {
-                    return (before, now);
-                }
-                tokio::task::yield_now().await;
-            }
+    let mut before = Traces::of(&hub, &seen);
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = Traces::of(&hub, &seen);
+        let settled = now
+            == Traces {
+                interfaces: now.interfaces.clone(),
+                ..before
+            };
+        before = now;
+        if settled {
+            break;
         }
-    };
-    let before = Traces::of(&hub, &seen);
+    }
     assert_eq!((before.directories, before.groups), (0, 0));
     for _ in 0..cycles() {
         one(&mut seen).await;
     }
     client.close_idle();
-    let (before, after) = in_time(settled(before, seen)).await;
-    let after = Traces {
-        hub_fds: before.hub_fds,
-        interfaces: before.interfaces.clone(),
-        ..after
-    };
+    let deadline = Instant::now() + DEADLINE;
+    let mut after = Traces::of(&hub, &seen).against(&before);
+    while after != before && Instant::now() < deadline {
+        tokio::task::yield_now().await;
+        after = Traces::of(&hub, &seen).against(&before);
+    }
     assert_eq!(after, before);
 }

@@ -499,6 +499,8 @@ async fn groups_are_found_from_another_login() {
     in_time(client.pause_sandbox(&id_of("own"))).await.unwrap();
     hub.kill_hard();
     let login = Login::beside(&groups);
+    // Dropped before what it is in.
+    let mut hub = hub;
     hub.enter(&login.0);
     for _ in 0..2 {
         hub.restart();
@@ -520,8 +522,6 @@ async fn groups_are_found_from_another_login() {
     }
     let left: Vec<_> = groups.iter().filter(|group| group.exists()).collect();
     assert!(left.is_empty(), "{left:?}");
-    drop(hub);
-    drop(login);
 }
 
 /// The launchers of a hub: its children that are called so, the dead among them.

@@ -488,20 +488,23 @@ async fn what_was_done_is_in_the_log() {
 async fn a_token_may_ask_so_often_and_no_more() {
     let hub = Hub::with(&["--rate", "20"]);
     let client = hub.client();
-    let answers = futures_util::future::join_all((0..60).map(|_| {
-        let client = client.clone();
-        async move { raw(&client, Method::GET, "/v1/sandboxes", "").await }
-    }))
-    .await;
-    let refused: Vec<_> = answers
-        .iter()
-        .filter(|(status, _)| *status == 429)
-        .collect();
-    assert!(
-        !refused.is_empty() && refused.len() < 60,
-        "{}",
-        refused.len()
-    );
+    let (mut served, mut refused) = (0, Vec::new());
+    // On a slow machine so many may take long enough for all to be served.
+    for _ in 0..5 {
+        let answers = futures_util::future::join_all((0..60).map(|_| {
+            let client = client.clone();
+            async move { raw(&client, Method::GET, "/v1/sandboxes", "").await }
+        }))
+        .await;
+        let (over, within): (Vec<_>, Vec<_>) =
+            answers.into_iter().partition(|(status, _)| *status == 429);
+        served += within.len();
+        refused.extend(over);
+        if !refused.is_empty() {
+            break;
+        }
+    }
+    assert!(served > 0 && !refused.is_empty(), "{served}");
     assert_eq!(refused[0].1["code"], "limit_reached");
     assert_eq!(raw(&client, Method::GET, "/healthz", "").await.0, 200);
 }

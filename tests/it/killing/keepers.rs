@@ -46,7 +46,7 @@ async fn an_exec_that_kills_its_keeper_is_answered() {
         for command in ["kill -9 $PPID; exit 4", TREE_THEN_KILL] {
             let marker = marker();
             let request = ExecRequest {
-                timeout_ms: Some(60_000),
+                timeout_ms: Some(140_000),
                 env: env(&[("MARKER", Some(&marker))]),
                 ..exec_of(command)
             };

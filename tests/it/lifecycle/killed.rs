@@ -55,8 +55,13 @@ fn outside() -> Vec<PathBuf> {
                 .unwrap_or_default()
                 .to_string_lossy()
                 .into_owned();
-            let of_tests = ["sandshell-test-", "sandshell-hub-"];
-            name.contains("sandshell") && !of_tests.iter().any(|start| name.starts_with(start))
+            let of_tests = [
+                "test-", "hub-", "home-", "crash-", "root-", "tar-", "run-", "out-", "alone-",
+            ];
+            let ours = name.strip_prefix("sandshell-");
+            let of_a_test =
+                ours.is_some_and(|rest| of_tests.iter().any(|start| rest.starts_with(start)));
+            name.contains("sandshell") && !of_a_test
         })
         .collect()
 }

@@ -220,19 +220,16 @@ async fn changes_of_a_command_that_was_killed_are_not_half_there() {
 async fn a_shell_killed_while_idle_is_replaced() {
     let agent = Agent::start();
     let shell = Shell::new(&agent).await;
-    shell
-        .out("v=kept; cd /usr; (sleep 0.05; kill -9 $$) >/dev/null 2>&1 & victim=$!")
-        .await;
+    let gate = agent.work_dir().join("gate");
     let pid = shell.record().await.pid;
-    // The child outlives its parent; its end is the event to wait for.
-    let waited = shell
-        .client
-        .exec(&crate::calls::exec_of("true"))
-        .await
-        .unwrap();
-    assert_eq!(waited.exit_code, 0);
-    let outside = sandshell_testkit::children_deep(agent.pid());
-    assert!(!outside.is_empty());
+    // The killer waits until its command is over; the shell is replaced at once, so the pid was asked for before.
+    shell
+        .out(&format!(
+            "v=kept; cd /usr; mkfifo {0}; (read x <{0}; kill -9 $$) >/dev/null 2>&1 &",
+            gate.display()
+        ))
+        .await;
+    std::fs::write(gate, "x\n").unwrap();
     let result = loop {
         let result = shell.run("echo $v; pwd").await;
         if shell.record().await.pid != pid {
@@ -304,8 +301,12 @@ async fn the_exit_trap_of_the_user_runs_as_in_plain_bash() {
 async fn last_words_of_an_exiting_command_are_its_output() {
     let agent = Agent::start();
     let shell = Shell::new(&agent).await;
+    let gate = agent.work_dir().join("gate").display().to_string();
+    shell.out(&format!("mkfifo {gate}")).await;
     let result = shell
-        .run("echo out; echo err >&2; (sleep 0.2; echo late) & exit 2")
+        .run(&format!(
+            "echo out; echo err >&2; (read x <{gate}; echo late) & exit 2"
+        ))
         .await;
     assert_eq!(
         (result.stdout.as_str(), result.stderr.as_str()),
@@ -313,6 +314,7 @@ async fn last_words_of_an_exiting_command_are_its_output() {
     );
     assert!(result.left_running > 0, "{result:?}");
     assert_eq!(shell.out("echo next").await, "next\n");
+    std::fs::write(&gate, "x\n").unwrap();
     assert_eq!(
         shell
             .follow(&result.command_id, StreamName::LateStdout)

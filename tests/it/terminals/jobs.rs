@@ -101,6 +101,10 @@ async fn programs_know_their_terminal_and_its_size() {
     shell.until_text("winch-2").await;
     shell.type_in("\x03").await;
     shell.run("clear; stty size", "43 132").await;
+    // While it makes the terminal ready to read, bash gives it back the size that it had.
+    shell
+        .until("its prompt", |s| s.text.trim_end().ends_with("ready>"))
+        .await;
     let record = in_time(client.resize_terminal(&shell.id, 40, 10))
         .await
         .unwrap();

@@ -12,7 +12,7 @@ use sandshell_testkit::{Agent, find_binary};
 
 use super::replay::{Replay, on_disk};
 use super::{changes, event, lines, open, request, told, tree};
-use crate::calls::in_time;
+use crate::calls::{in_time, skipped};
 
 #[tokio::test]
 async fn an_overflow_of_the_queue_says_rescan_and_goes_on() {
@@ -153,10 +153,9 @@ fn user_namespaces() -> bool {
 }
 
 #[tokio::test]
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 async fn the_kernels_limits_are_named() {
     if !user_namespaces() {
-        eprintln!("SKIPPED: no user namespace can be made here");
+        skipped("no user namespace can be made here");
         return;
     }
     let (_dir, agent) = limited("max_inotify_watches", 5);

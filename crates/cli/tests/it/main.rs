@@ -56,7 +56,7 @@ impl Agent {
     fn send(&self, request: &str) -> UnixStream {
         let mut stream = UnixStream::connect(self.socket()).unwrap();
         stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
+            .set_read_timeout(Some(Duration::from_secs(150)))
             .unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         stream
@@ -222,7 +222,7 @@ fn kills_for_a_client_that_went_away_and_asked_for_it() {
                 .json(
                     "POST /v1/processes/left/wait",
                     "",
-                    &json!({"timeout_ms": 20000}),
+                    &json!({"timeout_ms": 120_000}),
                 )
                 .1
         });

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 /// One deadline for everything a test waits for.
-pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(150);
 
 pub(crate) struct Scripted {
     listener: TcpListener,

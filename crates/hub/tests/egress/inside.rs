@@ -4,11 +4,13 @@
 //! Programs enter it by `nsenter`. All end with the test.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc as lines;
 use std::time::{Duration, Instant};
 
 use sandshell_agent::relay::{self, Relay, RelayConfig};
 use sandshell_hub::egress::Authority;
+use sandshell_testkit::skipped;
 use sandshell_types::{NetworkRefused, RefusalReason};
 use tokio::sync::mpsc;
 
@@ -46,7 +48,7 @@ async fn relay_process() {
 /// A namespace with a relay in it.
 struct Inside {
     child: Child,
-    output: std::io::Lines<BufReader<ChildStdout>>,
+    lines: lines::Receiver<String>,
 }
 
 impl Inside {
@@ -57,11 +59,11 @@ impl Inside {
             .output()
             .is_ok_and(|output| output.status.success());
         if !possible {
-            eprintln!("SKIPPED: no network namespace can be made here");
+            skipped("no network namespace can be made here");
             return None;
         }
         let resolv = world.dir.path().join("resolv.conf");
-        std::fs::write(&resolv, "nameserver 127.0.0.1\noptions timeout:5\n").unwrap();
+        std::fs::write(&resolv, "nameserver 127.0.0.1\noptions timeout:30\n").unwrap();
         let script = "ip link set lo up && mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
         let mut child = Command::new("unshare")
             .args(["--map-root-user", "--net", "--mount", "sh", "-c", script])
@@ -78,15 +80,21 @@ impl Inside {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut inside = Self { child, output };
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = lines::sync_channel(64);
+        // Ends with its input, which ends with the child.
+        std::thread::spawn(move || {
+            let mut output = output.lines().map_while(Result::ok);
+            output.all(|line| sender.send(line).is_ok())
+        });
+        let inside = Self { child, lines };
         assert_eq!(inside.line(), "ready");
         Some(inside)
     }
 
-    fn line(&mut self) -> String {
+    fn line(&self) -> String {
         loop {
-            let line = self.output.next().expect("the relay lives").unwrap();
+            let line = self.lines.recv_timeout(LONG).expect("the relay's word");
             // The harness's own first line may lack its end.
             if let Some(at) = line.find(MARK) {
                 return line[at + MARK.len()..].to_owned();
@@ -94,7 +102,7 @@ impl Inside {
         }
     }
 
-    fn refusal(&mut self) -> NetworkRefused {
+    fn refusal(&self) -> NetworkRefused {
         serde_json::from_str(&self.line()).unwrap()
     }
 
@@ -104,7 +112,7 @@ impl Inside {
         command
             .arg(format!("--target={}", self.child.id()))
             .args(["--user", "--net", "--mount", "--preserve-credentials", "--"])
-            .args(["timeout", "20", program])
+            .args(["timeout", "150", program])
             .args(arguments);
         for (name, value) in relay::environment(relay::PROXY) {
             if proxied {
@@ -138,7 +146,7 @@ impl Drop for Inside {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn programs_that_know_the_proxy() {
     let world = world(&["ok.test"], &[]).await;
-    let Some(mut inside) = Inside::start(&world) else {
+    let Some(inside) = Inside::start(&world) else {
         return;
     };
     let root = world.dir.path().join("root.pem");
@@ -178,7 +186,7 @@ async fn programs_that_know_the_proxy() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn programs_that_know_no_proxy() {
     let world = world(&["ok.test", "ok.test:8080"], &[]).await;
-    let Some(mut inside) = Inside::start(&world) else {
+    let Some(inside) = Inside::start(&world) else {
         return;
     };
     let root = world.dir.path().join("root.pem");
@@ -214,7 +222,7 @@ async fn programs_that_know_no_proxy() {
         "http://127.0.0.1/",
         "http://[::1]/",
     ] {
-        let (code, text) = inside.curl(false, &["--max-time", "5", direct]).await;
+        let (code, text) = inside.curl(false, &["--max-time", "120", direct]).await;
         assert_eq!(code, 7, "{direct}: {text}");
     }
     assert!(world.names.asked().iter().all(|name| name == "ok.test"));
@@ -264,11 +272,11 @@ def ask(name, kind, tcp=False):
     labels = b"".join(bytes([len(l)]) + l for l in name.encode().split(b".") if l)
     message = struct.pack(">HHHHHH", 7, 0x100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", kind, 1)
     if tcp:
-        s = socket.create_connection(("127.0.0.1", 53), 5)
+        s = socket.create_connection(("127.0.0.1", 53), 120)
         s.sendall(struct.pack(">H", len(message)) + message)
         answer = s.makefile("rb").read(struct.unpack(">H", s.recv(2, socket.MSG_WAITALL))[0])
     else:
-        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5)
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(120)
         s.sendto(message, ("127.0.0.1", 53))
         answer = s.recv(2000)
     assert answer[:2] == message[:2]
@@ -311,7 +319,7 @@ async fn datagrams_and_the_resolver() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_that_is_started_again_is_found_again() {
     let mut world = world(&["ok.test"], &[]).await;
-    let Some(mut inside) = Inside::start(&world) else {
+    let Some(inside) = Inside::start(&world) else {
         return;
     };
     for turn in 0..3 {
@@ -338,10 +346,10 @@ async fn many_connections() {
     };
     let many = r#"
 import socket
-held = [socket.create_connection(("127.0.0.1", 4021), 5) for _ in range(250)]
+held = [socket.create_connection(("127.0.0.1", 4021), 120) for _ in range(250)]
 for one in held: one.sendall(b"CONNECT ok.test:2525 HTTP/1.1\r\nHost: ok.test:2525\r\n\r\n")
 for one in held: assert b" 200 " in one.recv(100)
-more = [socket.create_connection(("127.0.0.1", 4021), 20) for _ in range(100)]
+more = [socket.create_connection(("127.0.0.1", 4021), 120) for _ in range(100)]
 for one in more: one.sendall(b"GET http://ok.test/ HTTP/1.1\r\nHost: ok.test\r\nConnection: close\r\n\r\n")
 for one in held: one.close()
 for one in more: assert b" 200 " in one.recv(100)

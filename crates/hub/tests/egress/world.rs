@@ -33,7 +33,7 @@ pub(crate) const OTHER_HTTP_PORT: u16 = 8080;
 /// A port with the TLS server.
 pub(crate) const OTHER_TLS_PORT: u16 = 8443;
 /// No wait is longer; a failure then shows where.
-pub(crate) const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_secs(150);
 
 /// Answers as it is told, and notes what it was asked.
 #[derive(Clone, Default)]

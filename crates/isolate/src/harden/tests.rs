@@ -8,6 +8,7 @@ use rustix::fs::{AtFlags, FileType, mkdirat, mknodat};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use rustix::process::{WaitId, WaitIdOptions, geteuid, waitid};
 use sandshell_sys::spawn::{Identity, SpawnPlan, fork_single_threaded, spawn};
+use sandshell_testkit::skipped;
 
 use super::*;
 
@@ -105,11 +106,6 @@ fn an_ordinary_program_has_no_capability() {
     };
     let wanted = status(Capabilities::NONE, bounding);
     assert_eq!(below_init(1000, None, None, STATUS), wanted);
-}
-
-#[allow(clippy::print_stderr, reason = "a check that is left out says so")]
-fn skipped(why: &str) {
-    eprintln!("SKIPPED: {why}");
 }
 
 /// A temporary directory that everybody may write to.

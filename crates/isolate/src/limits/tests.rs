@@ -2,18 +2,19 @@
 
 use std::ffi::CString;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sandshell_sys::cgroup::{Group, Seat};
 use sandshell_sys::spawn::{Identity, SpawnPlan, Spawned, spawn};
+use sandshell_testkit::skipped;
 use sandshell_types::{Layer, ProtectionStatus};
 
 use super::*;
 
 /// A user that has no rights here.
 const AGENT: u32 = 41_234;
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Removes the groups also when a check fails.
 struct Cleanup(String);
@@ -37,14 +38,9 @@ fn groups(test: &str, limits: &SandboxLimits) -> Option<(Cleanup, Parent, Sandbo
     if missing.is_empty() {
         return Some((Cleanup(name), parent, groups));
     }
-    say(&format!("SKIPPED: not every limit can be had: {missing:?}"));
+    skipped(&format!("not every limit can be had: {missing:?}"));
     groups.remove(PATIENCE);
     None
-}
-
-#[expect(clippy::print_stderr, reason = "a skipped test says why")]
-fn say(text: &str) {
-    eprintln!("{text}");
 }
 
 const LIMITS: SandboxLimits = SandboxLimits {
@@ -121,7 +117,7 @@ fn each_limit_holds_and_is_told() {
     assert_eq!(memory.oom_kills(), 1);
     assert!(source.total(0) >= 1);
 
-    let forks = "i=0; while [ $i -lt 60 ]; do sleep 60 & i=$((i+1)); done";
+    let forks = "i=0; while [ $i -lt 60 ]; do sleep 1000 & i=$((i+1)); done";
     let bomb = start(&groups, forks, &[]);
     assert_ne!(status(&bomb), 0, "a shell that cannot fork gives up");
     assert!(pids.forks_refused() >= 1);
@@ -139,12 +135,21 @@ fn half_a_processor_is_half_a_processor() {
         return;
     };
     let spin = "exec timeout 2 sh -c 'while :; do :; done'";
-    let spinner = start(&groups, spin, &[]);
-    status(&spinner);
-    let used = groups.unified.as_ref().unwrap().commands.cpu_micros();
-    let used = used.unwrap();
-    assert!(groups.remove(PATIENCE));
-    assert!(used <= 1_250_000, "{used} µs of 2 s");
+    let used = || groups.unified.as_ref().unwrap().commands.cpu_micros();
+    let mut seen = Vec::new();
+    // A machine that stands still can count that as use: the best of three tells.
+    for _ in 0..3 {
+        let (begun, before) = (Instant::now(), used().unwrap());
+        let spinner = start(&groups, spin, &[]);
+        status(&spinner);
+        let (used, took) = (used().unwrap() - before, begun.elapsed().as_micros());
+        if u128::from(used) <= took / 2 + 250_000 {
+            assert!(groups.remove(PATIENCE));
+            return;
+        }
+        seen.push((used, took));
+    }
+    panic!("µs of µs: {seen:?}");
 }
 
 #[test]
@@ -217,7 +222,7 @@ fn a_living_sandbox_is_not_made_again() {
         return;
     };
     let parent = Parent::own();
-    let sleeper = start(&groups, "exec sleep 60", &[]);
+    let sleeper = start(&groups, "exec sleep 1000", &[]);
     let again = SandboxGroups::create(&parent, &cleanup.0, &limits(), AGENT);
     assert!(matches!(again, Err(LimitError::InUse { .. })));
     let more = SandboxLimits {

@@ -237,5 +237,5 @@ fn a_few_bytes_never_cost_much() {
         it.feed(costly.repeat(4).as_bytes());
     }
     // Far above what it takes, far below what the numbers ask for.
-    assert!(began.elapsed() < std::time::Duration::from_secs(5));
+    assert!(began.elapsed() < std::time::Duration::from_secs(150));
 }
