@@ -228,6 +228,10 @@ impl ServeError {
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
                 Some("something listens there already; try --listen 127.0.0.1:0".to_owned())
             }
+            Self::Backend(source) if source.kind() == io::ErrorKind::StorageFull => Some(
+                "the state directory's disk is full; free some space and start again: sandboxes live on"
+                    .to_owned(),
+            ),
             Self::TakeOver { source, .. } if backend::is_lack(source) => Some(
                 "no sandbox was given up; allow more open files (ulimit -n, LimitNOFILE=), processes or memory, \
                  and start again"

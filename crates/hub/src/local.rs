@@ -584,7 +584,7 @@ fn failed_at(step: Step) -> BackendError {
         };
     }
     BackendError::Failed {
-        action: "make the sandbox",
+        action: "the launcher",
         source: io::Error::other(step),
     }
 }

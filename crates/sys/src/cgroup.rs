@@ -43,16 +43,27 @@ pub struct Group {
     place: Option<(Arc<OwnedFd>, String)>,
 }
 
+/// The file systems of control groups, of version 1 and 2.
+const KINDS: [u32; 2] = [0x0027_e0eb, 0x6367_7270];
+
 fn open_dir(parent: impl AsFd, name: impl rustix::path::Arg) -> Result<Arc<OwnedFd>, Errno> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     openat(parent, name, flags, Mode::empty()).map(Arc::new)
 }
 
 impl Group {
-    /// A group that exists and stays.
+    /// A group that exists and stays; a directory of another kind is none.
     pub fn open(path: &Path) -> Result<Self, Errno> {
+        let dir = open_dir(CWD, path)?;
+        let kind = rustix::fs::fstatfs(&dir)?.f_type;
+        if !KINDS
+            .iter()
+            .any(|known| i128::from(kind) == i128::from(*known))
+        {
+            return Err(Errno::NOTSUP);
+        }
         Ok(Self {
-            dir: open_dir(CWD, path)?,
+            dir,
             within: None,
             place: None,
         })

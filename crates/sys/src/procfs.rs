@@ -1,6 +1,7 @@
 //! Questions to /proc. For finding and showing processes, never for trust decisions: whoever is
 //! signalled is first pinned by a pidfd.
 
+use std::collections::HashSet;
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -51,15 +52,43 @@ pub fn children(pid: i32) -> Vec<i32> {
     found
 }
 
+/// How often a walk is repeated in which processes ended. Whoever starts and ends them faster is not followed.
+const WALKS: usize = 8;
+
 /// Everything below a process, parents before children, without the process itself.
+///
+/// A process that ends gives its children to one above it, which may have been asked already: they would be in no
+/// list though they live. So a walk that met ended processes is repeated until it meets no others.
 pub fn descendants(pid: i32) -> Vec<i32> {
+    let mut ended_before = Vec::new();
+    let mut found = Vec::new();
+    for _ in 0..WALKS {
+        let ended;
+        (found, ended) = walk(pid);
+        if ended.iter().all(|pid| ended_before.contains(pid)) {
+            break;
+        }
+        ended_before = ended;
+    }
+    found
+}
+
+/// One walk: what is below, and those of it that had ended when they were asked for their children.
+fn walk(pid: i32) -> (Vec<i32>, Vec<i32>) {
     let mut found = children(pid);
+    let mut known: HashSet<i32> = found.iter().copied().collect();
+    let mut ended = Vec::new();
     let mut next = 0;
     while let Some(&parent) = found.get(next) {
         next += 1;
-        found.extend(children(parent));
+        let below = children(parent);
+        if below.is_empty() && stat(parent).is_none_or(|stat| matches!(stat.state, 'Z' | 'X')) {
+            ended.push(parent);
+        }
+        // One that was moved while we walked can be met twice.
+        found.extend(below.into_iter().filter(|pid| known.insert(*pid)));
     }
-    found
+    (found, ended)
 }
 
 /// The parent of a process.
@@ -72,9 +101,19 @@ pub fn parent(pid: i32) -> Option<i32> {
 
 /// Whether a process descends from another. Sure only for a process that is pinned.
 pub fn is_below(pid: i32, ancestor: i32) -> bool {
-    std::iter::successors(parent(pid), |above| parent(*above))
-        .take_while(|above| *above > 0)
-        .any(|above| above == ancestor)
+    // A line that breaks off was left by a process that ended: another has its children now.
+    (0..WALKS)
+        .find_map(|_| is_in_line(pid, ancestor))
+        .unwrap_or(false)
+}
+
+/// The same; `None` when the line broke off on the way up.
+fn is_in_line(pid: i32, ancestor: i32) -> Option<bool> {
+    let mut above = parent(pid).unwrap_or(0);
+    while above > 0 && above != ancestor {
+        above = parent(above)?;
+    }
+    Some(above == ancestor)
 }
 
 /// The oldest in the unbroken line of a process's ancestors that run the same program as it does.
@@ -163,4 +202,57 @@ pub fn ticks_per_second() -> u64 {
 /// Bytes in a page, for `Stat::resident_pages`.
 pub fn page_size() -> u64 {
     rustix::param::page_size() as u64
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// Has children whose parent ends the moment they are named, so that they become its own.
+    const REAPER: &str = r#"
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(36, 1)
+def orphan():
+    born = os.fork()
+    if born: os.write(1, b"%d\n" % born); os._exit(0)
+    signal.pause()
+for line in sys.stdin:
+    first = os.fork()
+    if first == 0: orphan()
+    os.waitpid(first, 0)
+    if line.strip():
+        os.kill(int(line), signal.SIGKILL)
+        os.waitpid(int(line), 0)
+"#;
+
+    /// What lives all the time is in every walk, also while it passes from one parent to another.
+    #[test]
+    fn one_that_is_handed_over_is_not_missed() {
+        let mut reaper = Command::new("python3")
+            .args(["-u", "-c", REAPER])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let root = i32::try_from(reaper.id()).unwrap();
+        let mut asked = reaper.stdin.take().unwrap();
+        let mut lines = BufReader::new(reaper.stdout.take().unwrap()).lines();
+        let mut last = String::new();
+        for round in 0..1000 {
+            std::io::Write::write_all(&mut asked, format!("{last}\n").as_bytes()).unwrap();
+            last = lines.next().unwrap().unwrap();
+            let born: i32 = last.parse().unwrap();
+            assert!(descendants(root).contains(&born), "{round}");
+            assert!(is_below(born, root), "{round}");
+        }
+        std::io::Write::write_all(&mut asked, format!("{last}\n").as_bytes()).unwrap();
+        let spare: i32 = lines.next().unwrap().unwrap().parse().unwrap();
+        crate::signal::send(&pin(spare).unwrap(), 9).unwrap();
+        drop(asked);
+        assert!(reaper.wait().unwrap().success());
+    }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sandshell_client::types::{
-    ErrorCode, IsolationPolicy, IsolationSpec, SandboxSpec, SandboxState, SessionExecRequest,
-    SessionId, SessionRequest, StreamName, TerminalFrame, TerminalId, TerminalRequest,
+    ErrorCode, IsolationPolicy, IsolationSpec, SandboxLimits, SandboxPatch, SandboxSpec,
+    SandboxState, SessionExecRequest, SessionId, SessionRequest, StreamName, TerminalFrame,
+    TerminalId, TerminalRequest,
 };
 use sandshell_client::{
     Client, ClientError, ConnectOptions, EventQuery, OutputQuery, OutputStreamEvent, TerminalEvent,
@@ -501,14 +502,32 @@ async fn groups_are_found_from_another_login() {
     let login = Login::beside(&groups);
     // Dropped before what it is in.
     let mut hub = hub;
-    hub.enter(&login.0);
-    for _ in 0..2 {
+    let (freezing, others): (Vec<_>, Vec<_>) = login
+        .0
+        .iter()
+        .cloned()
+        .partition(|group| group.join("cgroup.freeze").exists());
+    // In none of the former groups, in some of them, and in the others.
+    for (n, groups) in (1..).zip([&login.0, &freezing, &others, &login.0]) {
+        hub.enter(groups);
         hub.restart();
+        let patch = SandboxPatch {
+            limits: Some(SandboxLimits {
+                memory_bytes: Some((2 << 30) + (n << 20)),
+                pids: Some(300 + n),
+                ..SandboxLimits::default()
+            }),
+            ..SandboxPatch::default()
+        };
         let client = hub.client();
         let own = client.sandbox(&id_of("own"));
         assert_eq!(get(&client, "own").await.state, SandboxState::Paused);
         in_time(client.resume_sandbox(&id_of("own"))).await.unwrap();
         assert_eq!(exec(&own, "cat /tmp/kept").await.stdout, "kept\n");
+        if !others.is_empty() {
+            let patched = in_time(client.patch_sandbox(&id_of("own"), &patch)).await;
+            assert_eq!(patched.unwrap().spec.limits, patch.limits);
+        }
         in_time(client.pause_sandbox(&id_of("own"))).await.unwrap();
         hub.kill_hard();
     }

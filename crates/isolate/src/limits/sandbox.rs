@@ -108,22 +108,27 @@ impl SandboxGroups {
         Ok(groups)
     }
 
-    /// Those that were made earlier under this name in one of these places.
+    /// Those that were made earlier under this name, each in the first of these places that has it: two places can
+    /// be the same in one hierarchy and not in another.
     pub fn find<'a>(places: impl Iterator<Item = &'a Parent>, name: &str) -> Self {
-        let mut nowhere = Self::existing(&Parent::none("the sandbox has no group"), name);
+        let mut all = Self::existing(&Parent::none("the sandbox has no group"), name);
         for place in places {
-            let found = Self::existing(place, name);
-            if found.is_any() {
-                return found;
+            let here = Self::existing(place, name);
+            if all.unified.is_err() {
+                all.unified = here.unified;
             }
-            nowhere = found;
+            for (seat, here) in [
+                (&mut all.memory, here.memory),
+                (&mut all.cpu, here.cpu),
+                (&mut all.pids, here.pids),
+                (&mut all.freezer, here.freezer),
+            ] {
+                if seat.is_err() {
+                    *seat = here;
+                }
+            }
         }
-        nowhere
-    }
-
-    fn is_any(&self) -> bool {
-        let seats = [&self.memory, &self.cpu, &self.pids, &self.freezer];
-        self.unified.is_ok() || seats.into_iter().any(Result::is_ok)
+        all
     }
 
     /// Those that were made earlier under this name.
