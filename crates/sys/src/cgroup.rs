@@ -44,7 +44,7 @@ pub struct Group {
 }
 
 /// The file systems of control groups, of version 1 and 2.
-const KINDS: [u32; 2] = [0x0027_e0eb, 0x6367_7270];
+const KINDS: [i128; 2] = [0x0027_e0eb, 0x6367_7270];
 
 fn open_dir(parent: impl AsFd, name: impl rustix::path::Arg) -> Result<Arc<OwnedFd>, Errno> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -52,21 +52,19 @@ fn open_dir(parent: impl AsFd, name: impl rustix::path::Arg) -> Result<Arc<Owned
 }
 
 impl Group {
-    /// A group that exists and stays; a directory of another kind is none.
+    /// A group that exists and stays.
     pub fn open(path: &Path) -> Result<Self, Errno> {
-        let dir = open_dir(CWD, path)?;
-        let kind = rustix::fs::fstatfs(&dir)?.f_type;
-        if !KINDS
-            .iter()
-            .any(|known| i128::from(kind) == i128::from(*known))
-        {
-            return Err(Errno::NOTSUP);
-        }
         Ok(Self {
-            dir,
+            dir: open_dir(CWD, path)?,
             within: None,
             place: None,
         })
+    }
+
+    /// Whether it is one to the kernel, and not a directory of another kind.
+    pub fn is_real(&self) -> bool {
+        let kind = rustix::fs::fstatfs(&self.dir).map(|about| i128::from(about.f_type));
+        kind.is_ok_and(|kind| KINDS.contains(&kind))
     }
 
     /// A group that was handed over by its directory.

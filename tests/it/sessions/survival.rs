@@ -229,6 +229,8 @@ async fn a_shell_killed_while_idle_is_replaced() {
             gate.display()
         ))
         .await;
+    // The state is saved behind the answer, and before the next command.
+    shell.out("true").await;
     std::fs::write(gate, "x\n").unwrap();
     let result = loop {
         let result = shell.run("echo $v; pwd").await;

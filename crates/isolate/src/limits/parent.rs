@@ -65,6 +65,9 @@ impl Parent {
     /// What is there; `None` when nothing is any more.
     pub fn at(whereabouts: &Whereabouts) -> Option<Self> {
         let no = || "it was not to be had".to_owned();
+        let open = |path: &Path| {
+            open(path).and_then(|group| group.is_real().then_some(group).ok_or_else(no))
+        };
         let unified = whereabouts.unified.as_deref().ok_or_else(no).and_then(open);
         let seat = |seated: &Option<Seated>| {
             let (version, group) = match seated {
