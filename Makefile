@@ -21,7 +21,7 @@ help:
 	@echo 'make check    format, lints and unit tests; for every save'
 	@echo 'make attack   a minute of file calls beside a program that swaps links under them'
 	@echo 'make coverage which lines the tests reach, by crate'
-	@echo 'make crash    the hub killed at each of its calls, a thousand times (POINTS=…, SEED=…)'
+	@echo 'make crash    the hub killed at each of its calls, a thousand times at least (POINTS=…, SEED=…)'
 	@echo 'make bench    the floor and us in one run: table and JSON (ARGS=--quick; PUBLISH=1 into docs/benchmarks.md)'
 	@echo 'make load     the highest rate that is served, latency at seven tenths of it, floods (ARGS=session)'
 	@echo 'make soak     mixed load with random kills for MINUTES=$(MINUTES); what has grown or is left at its end'
@@ -63,8 +63,9 @@ attack:
 coverage:
 	@scripts/coverage
 
-# `make test` has thirty of these points. Processes must be allowed to trace each other.
-POINTS ?= 1200
+# `make test` has thirty of these points. Processes must be allowed to trace each other. A sixth may be missed
+# by chance, and 1,000 must be reached.
+POINTS ?= 1400
 SEED ?= 1
 crash:
 	@$(if $(SANDSHELL_BIN),,$(CARGO) build --locked --profile tested -p sandshell)

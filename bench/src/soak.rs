@@ -44,6 +44,8 @@ use crate::sessions;
 
 const SECTION: &str = "soak";
 const PROBES_PER_SECOND: f64 = 20.0;
+/// A turn that takes longer is stuck; a machine can stand still for a quarter of this.
+const TURN: Duration = Duration::from_mins(2);
 /// From here on it is long enough for memory to be judged, and for idle connections to be waited for.
 const LONG: Duration = Duration::from_mins(10);
 /// Between two looks at what is there.
@@ -105,13 +107,9 @@ impl Options {
         self.length >= LONG
     }
 
-    /// A turn that takes longer is stuck; a machine can stand still for half of this.
-    fn turn(&self) -> Duration {
-        Duration::from_mins(if self.is_long() { 2 } else { 1 })
-    }
-
-    /// What is left for longer stays. A short soak is a test, which is ended after 240 s: in that there is time for a
-    /// turn that is stuck and for all three waits at the end, so that there is a verdict.
+    /// What is left for longer stays. A short soak is a test, which is ended after ten minutes: in that there is time for
+    /// users that are stuck, four minutes, and for this wait before them and all three at the end, so that there is a
+    /// verdict.
     fn wait(&self) -> Duration {
         Duration::from_secs(if self.is_long() { 120 } else { 40 })
     }
@@ -290,7 +288,6 @@ async fn under_load(
                 sandbox,
                 dice.split(),
                 end,
-                options.turn(),
                 Arc::clone(tally),
             ));
         }
@@ -329,7 +326,7 @@ async fn under_load(
         }
         samples.push(sample);
     }
-    let over = tokio::time::timeout(options.turn() * 2, async {
+    let over = tokio::time::timeout(2 * TURN, async {
         while let Some(user) = users.join_next().await {
             user?;
         }
@@ -345,11 +342,10 @@ async fn a_user(
     sandbox: Client,
     mut dice: Dice,
     end: Instant,
-    limit: Duration,
     tally: Shared,
 ) {
     while Instant::now() < end {
-        let outcome = tokio::time::timeout(limit, turn.take(&client, &sandbox, &mut dice)).await;
+        let outcome = tokio::time::timeout(TURN, turn.take(&client, &sandbox, &mut dice)).await;
         let outcome = outcome
             .with_context(|| format!("{turn:?}: stuck"))
             .flatten();

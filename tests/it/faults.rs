@@ -13,6 +13,7 @@ mod exhausted;
 mod hub;
 mod injected;
 mod killed;
+mod lives;
 mod stalls;
 mod tracer;
 

@@ -12,6 +12,7 @@ mod preview;
 mod restart;
 mod routing;
 mod service;
+mod taken_over;
 mod tokens;
 
 use std::path::PathBuf;

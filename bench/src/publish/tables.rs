@@ -176,11 +176,12 @@ fn by_place(x: &Axis, y: &Axis, lines: &[Line]) -> String {
     out.push_str(&format!("|---:|{}\n", "---:|".repeat(lines.len())));
     for place in places.into_iter().step_by(every) {
         let figures = lines.iter().map(|line| {
+            // A place can be measured twice: a rate that was too high is tried again.
             let found = line
                 .points
                 .iter()
-                .find(|(x, _)| x.total_cmp(&place).is_eq());
-            found.map_or_else(String::new, |(_, y)| short(*y))
+                .filter(|(x, _)| x.total_cmp(&place).is_eq());
+            found.map(|(_, y)| short(*y)).collect::<Vec<_>>().join(", ")
         });
         let figures: Vec<String> = figures.collect();
         let at = match x.scale {

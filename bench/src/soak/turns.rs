@@ -127,7 +127,7 @@ async fn exec(client: &Client, dice: &mut Dice) -> Result<()> {
         2 => {
             let request = ExecRequest {
                 timeout_ms: Some(30),
-                ..shell("sleep 60")
+                ..shell("sleep 600")
             };
             let result = client.exec(&request).await?;
             ensure!(result.timed_out, "{result:?}");
@@ -158,7 +158,7 @@ async fn session(client: &Client, dice: &mut Dice) -> Result<()> {
         let said = sessions::exec(client, &id, "n=$((n + 1)); echo $n").await?;
         ensure!(said == format!("{count}\n"), "turn {count} said {said:?}");
     }
-    let waits = command("sleep 60");
+    let waits = command("sleep 600");
     match dice.below(8) {
         0 => {
             let result = client.session_exec(&id, &command("kill -9 $$")).await?;
@@ -403,11 +403,11 @@ async fn a_sandbox(hub: &Client, dice: &mut Dice) -> Result<()> {
     let session = client.create_session(&SessionRequest::default()).await?.id;
     sessions::exec(&client, &session, "x=1").await?;
     if dice.one_in(2) {
-        start(&client, "sleep 60").await?;
+        start(&client, "sleep 600").await?;
         hub.destroy_sandbox(&id).await?;
         return Ok(());
     }
-    let waits = command("sleep 60");
+    let waits = command("sleep 600");
     let (waited, destroyed) = tokio::join!(
         client.session_exec(&session, &waits),
         when_busy(&client, &session, hub.destroy_sandbox(&id)),

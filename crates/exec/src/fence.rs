@@ -124,6 +124,7 @@ fn refused(error: LimitError) -> ExecError {
             pointer,
             detail: error.to_string(),
         },
+        LimitError::Lack { errno } => ExecError::system("cannot set a limit", errno),
         error => ExecError::invalid(&pointer, error.to_string()),
     }
 }

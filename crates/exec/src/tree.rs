@@ -34,6 +34,9 @@ const SIGTERM: i32 = 15;
 /// uninterruptible sleep in the kernel takes longer than milliseconds.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);
 
+/// How much longer, in case nothing ran during that time.
+const ONCE_MORE: Duration = Duration::from_secs(1);
+
 /// When a tree that was told to end is looked at again for members it did not have then.
 const TERM_AGAIN: [Duration; 3] = [
     Duration::from_millis(20),
@@ -450,10 +453,7 @@ impl Tree {
                     tracing::warn!(%errno, "cgroup.kill failed, signalling members instead");
                     self.signal(SIGKILL);
                 }
-                (
-                    "cgroup_kill",
-                    timeout(KILL_DEADLINE, self.empty()).await.is_ok(),
-                )
+                ("cgroup_kill", self.empties().await)
             }
             Self::Keeper {
                 pidfd,
@@ -461,8 +461,7 @@ impl Tree {
                 ..
             } => {
                 let _ = signal::send(pidfd, SIGKILL);
-                let gone = timeout(KILL_DEADLINE, self.empty()).await.is_ok();
-                ("namespace_kill", gone)
+                ("namespace_kill", self.empties().await)
             }
             Self::Keeper { .. } => ("subreaper_walk", self.walk_and_kill().await),
             Self::Gone => ("already_ended", true),
@@ -479,6 +478,13 @@ impl Tree {
                 .collect();
         }
         reply
+    }
+
+    /// Whether the killed are gone in time. Where the machine stood still they had none of it, so there is a
+    /// little more.
+    async fn empties(&self) -> bool {
+        timeout(KILL_DEADLINE, self.empty()).await.is_ok()
+            || timeout(ONCE_MORE, self.empty()).await.is_ok()
     }
 
     /// TERM for every member, also for those born while the others were being told. Says whether

@@ -147,6 +147,19 @@ pub enum BackendError {
     },
 }
 
+impl BackendError {
+    /// What an error of the machine means.
+    pub(crate) fn of_machine(action: &'static str, source: io::Error) -> Self {
+        match Errno::from_io_error(&source) {
+            Some(errno) if is_lack(&source) => Self::Lack {
+                action: action.to_owned(),
+                errno,
+            },
+            _ => Self::Failed { action, source },
+        }
+    }
+}
+
 /// Where sandboxes run.
 pub trait Backend: Send + Sync + 'static {
     /// Makes a sandbox whose agent takes connections when this returns. After a failure nothing of it

@@ -183,6 +183,8 @@ pub enum ServeError {
     TakeOver {
         /// Which.
         id: SandboxId,
+        /// Whether it is the hub that has too little of something.
+        lacks: bool,
         /// Why nobody knows.
         source: io::Error,
     },
@@ -232,7 +234,7 @@ impl ServeError {
                 "the state directory's disk is full; free some space and start again: sandboxes live on"
                     .to_owned(),
             ),
-            Self::TakeOver { source, .. } if backend::is_lack(source) => Some(
+            Self::TakeOver { lacks: true, .. } => Some(
                 "no sandbox was given up; allow more open files (ulimit -n, LimitNOFILE=), processes or memory, \
                  and start again"
                     .to_owned(),
@@ -317,7 +319,7 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
             path: state_dir.path().join("hub.db"),
             source,
         },
-        RecoverError::NotTaken { id, source } => ServeError::TakeOver { id, source },
+        RecoverError::NotTaken { id, lacks, source } => ServeError::TakeOver { id, lacks, source },
         RecoverError::CutShort(error) => ServeError::Backend(io::Error::other(error)),
     })?;
     let listen_failed = |source| ServeError::Listen {

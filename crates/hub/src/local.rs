@@ -12,6 +12,7 @@
 
 mod etc;
 mod made_of;
+mod reach;
 mod turn;
 
 use std::collections::{HashMap, HashSet};
@@ -23,8 +24,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sandshell_isolate::launcher::{Launcher, LauncherError, Naming, collect};
 use sandshell_isolate::limits::{self as group_limit, SandboxLimits, USUAL_INODES, USUAL_MEMORY};
 use sandshell_isolate::stage::{Outcome, REMEDY, Step};
@@ -32,12 +31,11 @@ use sandshell_sys::{reactor, signal, task};
 use sandshell_types::{NetworkMode, Protection, SandboxId, SandboxSpec};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt as _, Interest};
-use tokio::net::UnixStream;
 
 use crate::backend::{
     Backend, BackendError, Created, Endpoint, Pending, Place, SandboxPlan, is_lack,
 };
-use crate::egress::{Authority, Egress, EgressConfig, Outside, Policy, Trust};
+use crate::egress::{Authority, AuthorityError, Egress, EgressConfig, Outside, Policy, Trust};
 use crate::images::Images;
 use etc::Etcs;
 use made_of::{disk_of, group_limits, odd_image, pointer_of};
@@ -135,16 +133,16 @@ impl LocalBackend {
         if matches!(mode, None | Some(NetworkMode::None)) {
             return Ok(None);
         }
-        let failed = |source| BackendError::Failed {
-            action: "open the way outside",
-            source,
-        };
+        let failed = |source| BackendError::of_machine("open the way outside", source);
         let dir = self.dir(place);
         let authority = policy
             .has_secrets()
             .then(|| Authority::load_or_generate(&dir.join("authority.pem")))
             .transpose()
-            .map_err(|error| failed(io::Error::other(error)))?;
+            .map_err(|error| match error {
+                AuthorityError::File(source) => failed(source),
+                error => failed(io::Error::other(error)),
+            })?;
         let trust = authority.as_ref().map(Authority::trust);
         let state = dir.join("agent");
         fs::DirBuilder::new()
@@ -188,8 +186,14 @@ impl LocalBackend {
                     answer => return answer,
                 }
             }
-            let launcher = held.insert(Launcher::start()?);
-            launcher.hold(turn.as_fd())?;
+            *held = None;
+            let launcher = Launcher::start()?;
+            // One that does not hold it would do its work behind the next hub's back, and find no older groups.
+            if let Err(error) = launcher.hold(turn.as_fd()) {
+                launcher.finish();
+                return Err(error);
+            }
+            let launcher = held.insert(launcher);
             let watched = launcher
                 .process()
                 .and_then(|process| reactor::watch(process, Interest::READABLE));
@@ -296,11 +300,9 @@ impl LocalBackend {
     }
 
     async fn start(&self, wanted: &SandboxPlan) -> Result<Created, BackendError> {
-        self.make_dir(&wanted.place)
-            .map_err(|source| BackendError::Failed {
-                action: "make the directory of the sandbox",
-                source,
-            })?;
+        self.make_dir(&wanted.place).map_err(|source| {
+            BackendError::of_machine("make the directory of the sandbox", source)
+        })?;
         let way_out = self.open_way_out(&wanted.place, &wanted.spec)?;
         let plan = self.plan(wanted, way_out).await?;
         let launched = self.ask(move |launcher| launcher.launch(&plan)).await?;
@@ -317,35 +319,6 @@ impl LocalBackend {
         };
         self.work_ahead();
         Ok(Created { protections })
-    }
-
-    /// The agent of a place: ours, or whoever listens on its socket.
-    async fn find(&self, place: &Place) -> Result<Agent, BackendError> {
-        if let Some(agent) = self.live().get(place) {
-            return Ok(Arc::clone(agent));
-        }
-        let dead = || BackendError::Dead("its agent has ended".to_owned());
-        let socket = self.dir(place).join("agent.sock");
-        // Whether it lives cannot be seen when we ourselves lack something.
-        let unreached = |source: io::Error| match source.kind() {
-            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => dead(),
-            _ => BackendError::Failed {
-                action: "reach the agent",
-                source,
-            },
-        };
-        let connected = UnixStream::connect(&socket).await.map_err(unreached)?;
-        let pid = connected.peer_cred().ok().and_then(|peer| peer.pid());
-        let pid = pid.and_then(Pid::from_raw).ok_or_else(dead)?;
-        let agent = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(|errno| match errno {
-            Errno::SRCH => dead(),
-            errno => unreached(errno.into()),
-        })?;
-        // Whoever listened then listens still, so the pid was not used again meanwhile.
-        UnixStream::connect(&socket).await.map_err(unreached)?;
-        let agent = watch(agent)?;
-        self.live().insert(place.clone(), Arc::clone(&agent));
-        Ok(agent)
     }
 
     async fn end(&self, place: &Place) -> Result<(), BackendError> {
@@ -593,10 +566,7 @@ fn watch(process: OwnedFd) -> Result<Agent, BackendError> {
     let watched = reactor::watch(process, Interest::READABLE);
     watched
         .map(Arc::new)
-        .map_err(|source| BackendError::Failed {
-            action: "watch the agent",
-            source,
-        })
+        .map_err(|source| BackendError::of_machine("watch the agent", source))
 }
 
 /// Sees to the end of a launcher. The next wish finds out, and starts another.

@@ -12,6 +12,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sandshell_sys::task;
 use sandshell_types::{ErrorCode, SandboxId, SandboxRecord, SandboxSpec, SandboxState, Timestamp};
 use tokio::task::{JoinError, JoinSet};
 
@@ -29,6 +30,15 @@ const OVER_KEPT: usize = 1000;
 
 /// How long they are kept.
 const OVER_KEPT_FOR: Duration = Duration::from_hours(24);
+
+/// Pauses before it is tried again to remove what is left of a sandbox.
+const REMOVED_AFTER: [Duration; 5] = [
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+    Duration::from_secs(30),
+    Duration::from_mins(5),
+    Duration::from_mins(30),
+];
 
 /// Bounds of the registry.
 #[derive(Debug, Clone, Copy)]
@@ -307,6 +317,26 @@ impl Registry {
         }
     }
 
+    /// Removes later what cannot be removed now, for lack of descriptors perhaps, and frees the slot then. What resists
+    /// is left to the next start's sweep.
+    pub(crate) fn remove_later(self: &Arc<Self>, place: Place, slot: Option<u32>) {
+        let registry = Arc::downgrade(self);
+        task::spawn(async move {
+            for pause in REMOVED_AFTER {
+                tokio::time::sleep(pause).await;
+                let Some(registry) = registry.upgrade() else {
+                    return;
+                };
+                if registry.backend.destroy(&place).await.is_ok() {
+                    if let Some(slot) = slot {
+                        registry.table().slots.remove(&slot);
+                    }
+                    return;
+                }
+            }
+        });
+    }
+
     /// Takes over what an earlier hub left: adopts what is alive, buries what is dead, finishes what
     /// was being ended, and has the backend remove the rest.
     pub(crate) async fn recover(self: &Arc<Self>, stored: Vec<Stored>) -> Result<(), RecoverError> {
@@ -323,24 +353,30 @@ impl Registry {
             let registry = Arc::clone(self);
             adopting.spawn(async move { registry.recover_one(stored).await });
         }
+        let mut adopted = Vec::new();
         while let Some(done) = adopting.join_next().await {
-            done??;
+            adopted.extend(done??);
         }
-        let known: HashSet<Place> = self
-            .table()
-            .live
-            .values()
-            .map(|sandbox| sandbox.place().clone())
-            .collect();
+        let known: HashSet<Place> = adopted.iter().map(|stored| stored.place.clone()).collect();
         if let Err(error) = self.backend.sweep(&known).await {
             tracing::error!(%error, "not all leftovers are removed");
+        }
+        // Only now, for one whose time is over ends at once: the sweep would meet a sandbox that is half removed.
+        for stored in adopted {
+            let id = stored.record.id.clone();
+            let sandbox = Sandbox::start(self, stored, Source::Adopted);
+            self.table().live.insert(id, sandbox);
         }
         let forgotten = self.table().drop_old();
         self.forget(forgotten).await;
         Ok(())
     }
 
-    async fn recover_one(self: Arc<Self>, mut stored: Stored) -> Result<(), RecoverError> {
+    /// Gives it back if it lives.
+    async fn recover_one(
+        self: Arc<Self>,
+        mut stored: Stored,
+    ) -> Result<Option<Stored>, RecoverError> {
         let id = stored.record.id.clone();
         let dead = if stored.record.state == SandboxState::Destroying {
             None
@@ -348,9 +384,7 @@ impl Registry {
             match self.backend.adopt(&stored.place, &stored.record.spec).await {
                 Ok(()) => {
                     self.settle(&mut stored).await?;
-                    let sandbox = Sandbox::start(&self, stored, Source::Adopted);
-                    self.table().live.insert(id, sandbox);
-                    return Ok(());
+                    return Ok(Some(stored));
                 }
                 Err(BackendError::Dead(reason)) => Some(reason),
                 Err(error) => return Err(RecoverError::not_taken(id, error)),
@@ -388,7 +422,7 @@ impl Registry {
         if let Some(slot) = slot {
             table.slots.remove(&slot);
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Has one that lives be as its record says, which was perhaps written by a hub that died before it
@@ -447,7 +481,12 @@ pub(crate) enum RecoverError {
     Store(#[from] StoreError),
     /// A sandbox that may well live would have to be given up.
     #[error("cannot take over the sandbox \"{id}\"")]
-    NotTaken { id: SandboxId, source: io::Error },
+    NotTaken {
+        id: SandboxId,
+        /// Whether it is we who have too little of something.
+        lacks: bool,
+        source: io::Error,
+    },
     /// The same, and not even which.
     #[error("taking over a sandbox was cut short")]
     CutShort(#[from] JoinError),
@@ -455,12 +494,13 @@ pub(crate) enum RecoverError {
 
 impl RecoverError {
     fn not_taken(id: SandboxId, error: BackendError) -> Self {
+        let lacks = matches!(error, BackendError::Lack { .. });
         let source = match error {
             BackendError::Lack { errno, .. } => errno.into(),
             BackendError::Failed { source, .. } => source,
             other => io::Error::other(other),
         };
-        Self::NotTaken { id, source }
+        Self::NotTaken { id, lacks, source }
     }
 }
 

@@ -606,9 +606,11 @@ pub(crate) fn end_all(namespaced: bool) {
                 let _ = signal::send(&pinned, 9);
             }
         }
-        // Blocks until a child ends; orphans become our children, so none is missed.
+        // Blocks until a child ends; orphans become our children, so none is missed. Whoever has ended by now goes
+        // too: a walk for each would look at all the others each time.
         if reap_one(WaitOptions::empty()).is_none() {
             break;
         }
+        while reap_one(WaitOptions::NOHANG).is_some() {}
     }
 }

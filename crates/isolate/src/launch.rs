@@ -439,7 +439,7 @@ fn make_groups(avoid_clone3: bool) -> (Result<Group, String>, Controllers) {
     remove_dead(&parent);
     let name = format!("{GROUP}{}", rustix::process::getpid().as_raw_pid());
     // A former agent with our pid may have died without its init being able to clean up.
-    if !SandboxGroups::sweep(&parent, &name, READY_TIMEOUT) {
+    if SandboxGroups::sweep(&parent, &name, READY_TIMEOUT).is_err() {
         let left = format!("something still lives in {name}, which a former agent left");
         return (Err(left.clone()), Controllers::none(&left));
     }

@@ -336,8 +336,9 @@ impl Workshop {
         std::iter::once(&self.parent).chain(&self.former)
     }
 
-    fn groups(&self, name: &str) -> SandboxGroups {
-        SandboxGroups::find(self.places(), name)
+    fn groups(&self, name: &str) -> Result<SandboxGroups, Step> {
+        let found = SandboxGroups::find(self.places(), name);
+        found.map_err(Step::at("the sandbox's groups"))
     }
 }
 
@@ -401,17 +402,14 @@ pub fn serve(socket: OwnedFd, serve_agent: fn(Seat) -> i32) -> i32 {
                 held.push(file);
                 Ok(())
             })),
-            Wish::Limit { group, limits } => workshop
-                .groups(&group)
-                .change(&limits)
-                .map(|()| Vec::new())
-                .map_err(Refusal::from),
+            Wish::Limit { group, limits } => match workshop.groups(&group) {
+                Ok(groups) => groups.change(&limits).map_err(Refusal::from),
+                Err(step) => Err(step.into()),
+            }
+            .map(|()| Vec::new()),
             Wish::Name(name) => done(rename(&fds, &name)),
             Wish::Freeze(group) => done(freeze(&workshop, &group)),
-            Wish::Thaw(group) => {
-                let groups = workshop.groups(&group);
-                done(groups.thaw().map_err(Step::at("the sandbox's groups")))
-            }
+            Wish::Thaw(group) => done(thaw(&workshop, &group)),
             Wish::Remove(group) => done(remove(&workshop, &group)),
         };
         if !reply(&socket, answer) {
@@ -470,7 +468,7 @@ fn rename(namespaces: &[OwnedFd], name: &str) -> Result<(), Step> {
 }
 
 fn freeze(workshop: &Workshop, group: &str) -> Result<(), Step> {
-    let groups = workshop.groups(group);
+    let groups = workshop.groups(group)?;
     let errno = match groups.freeze(WITHIN) {
         Ok(true) => return Ok(()),
         Ok(false) => Errno::TIMEDOUT,
@@ -481,16 +479,17 @@ fn freeze(workshop: &Workshop, group: &str) -> Result<(), Step> {
     Err(Step::at("freezing the sandbox")(errno))
 }
 
+fn thaw(workshop: &Workshop, group: &str) -> Result<(), Step> {
+    let groups = workshop.groups(group)?;
+    groups.thaw().map_err(Step::at("the sandbox's groups"))
+}
+
 fn remove(workshop: &Workshop, group: &str) -> Result<(), Step> {
-    let mut gone = true;
+    let mut swept = Ok(());
     for place in workshop.places() {
-        gone &= SandboxGroups::sweep(place, group, WITHIN);
+        swept = swept.and(SandboxGroups::sweep(place, group, WITHIN));
     }
-    if gone {
-        Ok(())
-    } else {
-        Err(Step::at("removing the sandbox's groups")(Errno::BUSY))
-    }
+    swept.map_err(Step::at("removing the sandbox's groups"))
 }
 
 /// Remembers a one-shot sandbox; gives what the hub gets of any.
@@ -574,9 +573,12 @@ impl From<Step> for Refusal {
 
 impl From<LimitError> for Refusal {
     fn from(error: LimitError) -> Self {
-        Self::Limit {
-            limit: error.limit().unwrap_or_default().to_owned(),
-            reason: error.to_string(),
+        match error {
+            LimitError::Lack { errno } => Step::at("the sandbox's limits")(errno).into(),
+            error => Self::Limit {
+                limit: error.limit().unwrap_or_default().to_owned(),
+                reason: error.to_string(),
+            },
         }
     }
 }
@@ -614,14 +616,17 @@ fn begin(workshop: &Workshop, plan: &SandboxPlan) -> Result<Begun, Step> {
         Ids::Own => rustix::process::getuid().as_raw(),
     };
     let groups = SandboxGroups::create(&workshop.parent, &plan.group, &plan.limits, agent_uid)
-        .map_err(|error| Step {
-            what: error.to_string(),
-            errno: Errno::INVAL,
+        .map_err(|error| match error {
+            LimitError::Lack { errno } => Step::at("the sandbox's groups")(errno),
+            error => Step {
+                what: error.to_string(),
+                errno: Errno::INVAL,
+            },
         })?;
     let begun = begin_in(groups, plan);
     if begun.is_err() {
         // Nobody else may know of them.
-        SandboxGroups::sweep(&workshop.parent, &plan.group, WITHIN);
+        let _ = SandboxGroups::sweep(&workshop.parent, &plan.group, WITHIN);
     }
     begun
 }

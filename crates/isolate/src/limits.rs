@@ -19,6 +19,7 @@ mod sandbox;
 
 use std::sync::LazyLock;
 
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use sandshell_sys::cgroup::{Group, Limit, Seat, Version};
 use sandshell_types::Cpus;
@@ -104,6 +105,12 @@ pub enum LimitError {
         /// The most that is taken.
         most: u64,
     },
+    /// We have too little of something to see to it; nothing was changed.
+    #[error("the sandbox's groups: {errno}")]
+    Lack {
+        /// What there is too little of.
+        errno: Errno,
+    },
     /// Another sandbox of this name lives.
     #[error("something still lives in the groups of {name:?}")]
     InUse {
@@ -129,7 +136,7 @@ impl LimitError {
             | Self::BelowUse { limit, .. }
             | Self::Unavailable { limit, .. } => Some(limit),
             Self::BeyondMemory { .. } => Some("disk_bytes"),
-            Self::InUse { .. } => None,
+            Self::Lack { .. } | Self::InUse { .. } => None,
         }
     }
 }

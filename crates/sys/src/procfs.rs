@@ -35,11 +35,14 @@ pub fn children(pid: i32) -> Vec<i32> {
             .collect()
     };
     let main = pid.to_string();
-    let mut found = of_thread(&main);
     // The link count of the directory tells of other threads without reading it.
     let single = fs::metadata(format!("/proc/{pid}/task"))
         .is_ok_and(|task| std::os::unix::fs::MetadataExt::nlink(&task) <= 3);
-    if !single && let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) {
+    if single {
+        return of_thread(&main);
+    }
+    let mut found = Vec::new();
+    if let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) {
         for thread in threads.flatten() {
             let name = thread.file_name();
             if let Some(name) = name.to_str()
@@ -49,6 +52,10 @@ pub fn children(pid: i32) -> Vec<i32> {
             }
         }
     }
+    // A thread that ends leaves its children to the main one: that is asked last, and tells of some again.
+    found.extend(of_thread(&main));
+    let mut known = HashSet::new();
+    found.retain(|pid| known.insert(*pid));
     found
 }
 
@@ -60,12 +67,12 @@ const WALKS: usize = 8;
 /// A process that ends gives its children to one above it, which may have been asked already: they would be in no
 /// list though they live. So a walk that met ended processes is repeated until it meets no others.
 pub fn descendants(pid: i32) -> Vec<i32> {
-    let mut ended_before = Vec::new();
+    let mut ended_before = HashSet::new();
     let mut found = Vec::new();
     for _ in 0..WALKS {
         let ended;
         (found, ended) = walk(pid);
-        if ended.iter().all(|pid| ended_before.contains(pid)) {
+        if ended.is_subset(&ended_before) {
             break;
         }
         ended_before = ended;
@@ -74,16 +81,16 @@ pub fn descendants(pid: i32) -> Vec<i32> {
 }
 
 /// One walk: what is below, and those of it that had ended when they were asked for their children.
-fn walk(pid: i32) -> (Vec<i32>, Vec<i32>) {
+fn walk(pid: i32) -> (Vec<i32>, HashSet<i32>) {
     let mut found = children(pid);
     let mut known: HashSet<i32> = found.iter().copied().collect();
-    let mut ended = Vec::new();
+    let mut ended = HashSet::new();
     let mut next = 0;
     while let Some(&parent) = found.get(next) {
         next += 1;
         let below = children(parent);
         if below.is_empty() && stat(parent).is_none_or(|stat| matches!(stat.state, 'Z' | 'X')) {
-            ended.push(parent);
+            ended.insert(parent);
         }
         // One that was moved while we walked can be met twice.
         found.extend(below.into_iter().filter(|pid| known.insert(*pid)));

@@ -11,7 +11,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 use sandshell_client::Client;
 use tempfile::TempDir;
 
-use crate::ready::{NotReady, ReadyFile};
+use crate::ready::{NotReady, Ready, ReadyFile};
 use crate::user::UnprivilegedUser;
 use crate::{binary, pidfd};
 
@@ -127,6 +127,34 @@ impl Hub {
     pub fn restart(&mut self) {
         assert!(self.running.is_none(), "it runs");
         let deadline = Instant::now() + DEADLINE;
+        let ready = loop {
+            let known = self.log().len();
+            match self.begin(deadline) {
+                Ok(ready) => break ready,
+                Err(NotReady::Exited) => {
+                    let status = self.wait();
+                    let log = self.log();
+                    let said = log.get(known..).unwrap_or_default();
+                    // Meanwhile the port may have been given to a connection of somebody else, which ends.
+                    assert!(
+                        said.contains("Address already in use") && Instant::now() < deadline,
+                        "the hub ended with {status}:\n{log}"
+                    );
+                }
+                Err(NotReady::Deadline) => panic!("the hub was not ready:\n{}", self.log()),
+            }
+        };
+        self.listen = ready.url.trim_start_matches("http://").to_owned();
+        self.url = ready.url;
+        if self.listen.starts_with("unix:") {
+            return;
+        }
+        let token = fs::read_to_string(self.state_dir().join("token")).expect("the token file");
+        token.trim_end().clone_into(&mut self.token);
+    }
+
+    /// Starts it and waits until it serves.
+    fn begin(&mut self, deadline: Instant) -> Result<Ready, NotReady> {
         let _ = fs::remove_file(self.dir.path().join("ready.json"));
         let ready = ReadyFile::watch(self.dir.path(), "ready.json");
         let child = self.command(&[]).spawn().expect("the hub can be started");
@@ -134,22 +162,7 @@ impl Hub {
         let pidfd = pidfd::open(pid).expect("our child is not reaped yet");
         let outcome = ready.wait(pidfd.as_fd(), deadline);
         self.running = Some(Running { child, pidfd });
-        match outcome {
-            Ok(ready) => {
-                self.listen = ready.url.trim_start_matches("http://").to_owned();
-                self.url = ready.url;
-            }
-            Err(NotReady::Exited) => {
-                let status = self.wait();
-                panic!("the hub ended with {status}:\n{}", self.log());
-            }
-            Err(NotReady::Deadline) => panic!("the hub was not ready:\n{}", self.log()),
-        }
-        if self.listen.starts_with("unix:") {
-            return;
-        }
-        let token = fs::read_to_string(self.state_dir().join("token")).expect("the token file");
-        token.trim_end().clone_into(&mut self.token);
+        outcome
     }
 
     /// Runs another one on the same directory, to its end.

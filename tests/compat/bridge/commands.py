@@ -151,11 +151,19 @@ async def until(update, session, text):
     return update
 
 
+async def typed(session, command):
+    """A command on a terminal. The SDK waits 30 s for one and no longer, but types nothing before it is there."""
+    for last in (False, True):
+        try:
+            return await session.pty_exec_start(command, tty=True, yield_time_s=0.25)
+        except ExecTimeoutError:
+            if last:
+                raise
+
+
 async def terminal(session):
     """A program on a terminal: input, exit code, and its end with the session's."""
-    begun = await session.pty_exec_start(
-        "tty && echo READY && read name && echo GOT-$name", tty=True, yield_time_s=0.25
-    )
+    begun = await typed(session, "tty && echo READY && read name && echo GOT-$name")
     begun = await in_time(until(begun, session, b"READY\r\n"))
     update = await session.pty_write_stdin(session_id=begun.process_id, chars="bob\n")
     await in_time(until(update, session, b"GOT-bob\r\n"))
@@ -170,8 +178,8 @@ async def terminal(session):
     except PtySessionNotFoundError:
         pass
     # Two at once are two.
-    first = await session.pty_exec_start("echo $$ > one; echo A-A; cat", tty=True, yield_time_s=0.25)
-    second = await session.pty_exec_start("echo $$ > two; echo B-B; cat", tty=True, yield_time_s=0.25)
+    first = await typed(session, "echo $$ > one; echo A-A; cat")
+    second = await typed(session, "echo $$ > two; echo B-B; cat")
     await in_time(until(first, session, b"A-A\r\n"))
     await in_time(until(second, session, b"B-B\r\n"))
     pids = [(await session.read(name)).read() for name in ("one", "two")]

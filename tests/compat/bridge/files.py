@@ -6,10 +6,9 @@ import os
 import tarfile
 from pathlib import Path
 
-from agents.extensions.sandbox.cloudflare import CloudflareSandboxClient
 from agents.sandbox import LocalSnapshotSpec, WorkspaceReadNotFoundError
 
-from service import Raw, inner, options, run, sandbox, sandbox_id, stream
+from service import Raw, inner, options, patient_client, run, sandbox, sandbox_id, stream
 
 # All there is of a tree: kinds, modes, times, targets of links, and contents.
 LISTING = (
@@ -123,7 +122,7 @@ async def left_out(session):
 
 async def snapshots(place):
     """A session that is stopped and deleted is resumed from its snapshot, by the same id."""
-    client = CloudflareSandboxClient()
+    client = patient_client()
     session = await client.create(
         options=options(), snapshot=LocalSnapshotSpec(base_path=Path(place))
     )

@@ -24,6 +24,11 @@ NARROW_TOKEN = os.environ["NARROW_TOKEN"]
 PATIENCE = 150
 
 
+def patient_client():
+    """The SDK's client. By itself it gives a command 30 s, as long as a machine may stand still."""
+    return CloudflareSandboxClient(exec_timeout_s=PATIENCE, request_timeout_s=PATIENCE)
+
+
 def options(token=TOKEN, url=BRIDGE):
     return CloudflareSandboxClientOptions(worker_url=url, api_key=token)
 
@@ -31,7 +36,7 @@ def options(token=TOKEN, url=BRIDGE):
 @asynccontextmanager
 async def sandbox(**settings):
     """A session of the SDK, started, which is gone afterwards."""
-    client = CloudflareSandboxClient()
+    client = patient_client()
     session = await client.create(options=options(), **settings)
     try:
         await session.start()

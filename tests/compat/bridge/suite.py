@@ -11,7 +11,6 @@ import unittest
 import aiohttp
 import commands
 import files
-from agents.extensions.sandbox.cloudflare import CloudflareSandboxClient
 from agents.sandbox import (
     ExecTransportError,
     ExposedPortUnavailableError,
@@ -31,6 +30,7 @@ from service import (
     in_time,
     inner,
     options,
+    patient_client,
     run,
     sandbox,
     sandbox_id,
@@ -78,7 +78,7 @@ class More(Case):
             await commands.manifest_environment(session)
 
     async def test_a_life(self):
-        client = CloudflareSandboxClient()
+        client = patient_client()
         session = await client.create(options=options())
         await session.start()
         await session.write("kept", stream(b"1"))
@@ -166,7 +166,7 @@ class Errors(Case):
             self.assertEqual(caught.exception.context.get(name), value, caught.exception.context)
 
     async def test_of_the_service(self):
-        client = CloudflareSandboxClient()
+        client = patient_client()
         wrong = client.create(options=options(token="sk_wrong"))
         await self.fails(ConfigurationError, wrong, http_status=401)
         narrow = client.create(options=options(token=NARROW_TOKEN))
@@ -177,7 +177,7 @@ class Errors(Case):
         await self.fails(ConfigurationError, closed)
 
     async def test_of_a_token_that_is_none(self):
-        client = CloudflareSandboxClient()
+        client = patient_client()
         session = await client.create(options=options())
         inner(session)._api_key = "sk_wrong"
         try:

@@ -5,6 +5,7 @@ import hashlib
 import os
 import queue
 import random
+import time
 
 from daytona import (
     CodeRunParams,
@@ -39,14 +40,24 @@ def mark():
     return str(random.randrange(10**8, 10**9))
 
 
+# The longest that a terminal is waited for.
+PATIENCE = 150
+
+
+def is_late(error):
+    """Whether the client gave a terminal up that is there all the same. It does so after 10 s; and by mistake when the
+    first word takes longer than 0.1 s, as on a busy machine: what its queue raises then is not what it looks for."""
+    return type(error) is errors.DaytonaTimeoutError or isinstance(error.__cause__, queue.Empty)
+
+
 def opened(connect, again):
-    """A terminal. The client gives up by mistake when the first word takes longer than 0.1 s, as on a busy
-    machine: what its queue raises then is not what it looks for. The terminal is there all the same."""
+    """A terminal, which is joined where the client gave it up."""
+    end = time.monotonic() + PATIENCE
     while True:
         try:
             return connect()
         except DaytonaError as error:
-            if not isinstance(error.__cause__, queue.Empty):
+            if not is_late(error) or time.monotonic() > end:
                 raise
             connect = again
 

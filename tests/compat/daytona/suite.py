@@ -25,6 +25,7 @@ from daytona import (
     CreateSandboxFromSnapshotParams,
     Daytona,
     DaytonaConfig,
+    DaytonaError,
     ListSandboxesQuery,
     SandboxState,
     SessionExecuteRequest,
@@ -265,7 +266,7 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
             await box.fs.download_file("none")
         self.assertEqual([one.name for one in await box.fs.list_files(".")], ["large"])
         seen = bytearray()
-        handle = await process.create_pty_session("t", on_data=seen.extend, envs={"V": "w"}, pty_size=PtySize(rows=31, cols=71))
+        handle = await self.terminal(process, seen)
         await handle.send_input("echo $V; stty size; exit 6\n")
         result = await handle.wait()
         self.assertEqual(result.exit_code, 6, result)
@@ -284,6 +285,19 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
             await daytona.get("no-such-sandbox")
         self.assertIn(box.id, [one.id async for one in daytona.list()])
         await asyncio.gather(*(process.exec(f"echo {n}") for n in range(20)))
+
+    async def terminal(self, process, seen):
+        """One that is joined where the client gave it up."""
+        end = time.monotonic() + scenarios.PATIENCE
+        given = {"envs": {"V": "w"}, "pty_size": PtySize(rows=31, cols=71)}
+        connect = lambda: process.create_pty_session("t", on_data=seen.extend, **given)
+        while True:
+            try:
+                return await connect()
+            except DaytonaError as error:
+                if not scenarios.is_late(error) or time.monotonic() > end:
+                    raise
+                connect = lambda: process.connect_pty_session("t", seen.extend)
 
 
 class Wire(unittest.TestCase):

@@ -28,6 +28,29 @@ async function raises(kind, call) {
   return error;
 }
 
+/**
+ * A terminal. The client gives up after 10 s, which a machine may stand still for; then it may be there or not. Where
+ * it is, to create it fails, and it is joined.
+ */
+async function opened(create, join) {
+  const named = (error, kind) => error.constructor.name === kind.name;
+  const end = Date.now() + 150_000;
+  for (let connect = create, late = false; ; ) {
+    try {
+      return await connect();
+    } catch (error) {
+      if (Date.now() < end && named(error, sdk.DaytonaTimeoutError)) {
+        late = true;
+        connect = create;
+      } else if (late && connect !== join && named(error, sdk.DaytonaConnectionError)) {
+        connect = join;
+      } else {
+        throw error;
+      }
+    }
+  }
+}
+
 const mark = () => String(1e8 + Math.floor(Math.random() * 9e8));
 
 /** How many processes of the sandbox have this in their command line. */
@@ -123,7 +146,9 @@ const scenarios = {
     const shown = async (words) => {
       while (!seen.includes(words)) await new Promise((resolve) => (woken = resolve));
     };
-    const pty = await process.createPty({ id: "main", cwd: "/tmp", envs: { GIVEN: "wörd" }, cols: 111, rows: 33, onData });
+    const join = () => process.connectPty("main", { onData });
+    const given = { id: "main", cwd: "/tmp", envs: { GIVEN: "wörd" }, cols: 111, rows: 33, onData };
+    const pty = await opened(() => process.createPty(given), join);
     await pty.sendInput("echo $GIVEN-$PWD; stty size\n");
     // Before it says the last of this, bash reads the size and sets it again: a change in between would be lost.
     await shown("wörd-/tmp\r\n33 111\r\n\x1b[?2004h");
@@ -135,19 +160,21 @@ const scenarios = {
     let drawn = "";
     let redrawn;
     const ready = new Promise((resolve) => (redrawn = resolve));
-    const second = await process.connectPty("main", {
-      onData: (data) => {
-        drawn += new TextDecoder().decode(data);
-        if (drawn.includes("33 111")) redrawn();
-      },
-    });
+    const joinAgain = () =>
+      process.connectPty("main", {
+        onData: (data) => {
+          drawn += new TextDecoder().decode(data);
+          if (drawn.includes("33 111")) redrawn();
+        },
+      });
+    const second = await opened(joinAgain, joinAgain);
     await ready;
     await second.disconnect();
     await pty.sendInput("exit 5\n");
     assert.equal((await pty.wait()).exitCode, 5);
     await pty.disconnect();
     const secret = mark();
-    const killed = await process.createPty({ id: "main", onData });
+    const killed = await opened(() => process.createPty({ id: "main", onData }), join);
     seen = "";
     await killed.sendInput(`sh -c 'echo u''p; sleep ${secret}; :'\n`);
     await shown("up\r\n");
@@ -336,7 +363,11 @@ test("a socket ends with its token", async () => {
   const made = await (await fetch(`${hub}/v1/tokens`, { method: "POST", headers, body })).json();
   const daytona = client({ apiKey: made.token });
   const box = await daytona.create();
-  const pty = await box.process.createPty({ id: "t", onData: () => {} });
+  const onData = () => {};
+  const pty = await opened(
+    () => box.process.createPty({ id: "t", onData }),
+    () => box.process.connectPty("t", { onData }),
+  );
   const ended = pty.wait();
   await fetch(`${hub}/v1/tokens/${made.id}`, { method: "DELETE", headers });
   assert.equal((await ended).exitCode, undefined);

@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 import traceback
+from functools import partial
 
 from e2b import (
     AsyncSandbox,
@@ -24,6 +25,8 @@ from e2b_code_interpreter import AsyncSandbox as AsyncCodeSandbox
 from checks import leave
 
 CROWD = 20
+# Of a request and of a command: many at once take longer, and the machine may stand still for a while.
+PATIENCE = 180
 
 
 async def fails(kind, work):
@@ -165,7 +168,9 @@ ALL = [commands, files, watching, terminal, errors, lifecycle, code]
 
 
 async def client(number):
-    sandbox = await AsyncSandbox.create()
+    sandbox = await AsyncSandbox.create(timeout=900, request_timeout=PATIENCE)
+    # Where a check does not say how long.
+    sandbox.commands.run = partial(sandbox.commands.run, timeout=PATIENCE)
     good = True
     try:
         for check in ALL:

@@ -45,15 +45,30 @@ impl World {
                 self.model.of(id).pids = recorded;
                 self.sight_agrees().await;
             }
-            Wish::Pause(id) | Wish::Resume(id) => {
+            Wish::Pause(id) | Wish::Resume(id) | Wish::Exec(id) => {
                 let found = self.live_record(id).await.expect("it lives");
-                let paused = match found.state {
-                    SandboxState::Ready => false,
-                    SandboxState::Paused => true,
-                    other => panic!("{id} is {other:?}"),
+                let before = self.model.live[id].state;
+                let after = match wish {
+                    Wish::Pause(_) => SandboxState::Paused,
+                    _ => SandboxState::Ready,
                 };
-                self.model.of(id).paused = paused;
+                assert!(
+                    found.state == before || found.state == after,
+                    "{id} was {before:?} and is {:?}",
+                    found.state
+                );
+                // It is frozen if its record says so, before it is asked again.
+                self.model.of(id).state = found.state;
                 self.sight_agrees().await;
+            }
+            Wish::Sleep(id) => {
+                // Its time may still be short, so that it falls asleep at any moment.
+                let found = self.live_record(id).await.expect("it lives");
+                assert!(
+                    matches!(found.state, SandboxState::Ready | SandboxState::Asleep),
+                    "{id} is {:?}",
+                    found.state
+                );
             }
             Wish::MakeToken(_, name) => {
                 let page = Page::default();
@@ -72,15 +87,20 @@ impl World {
                 let found = in_time(self.client.get_sandbox(id)).await.unwrap();
                 match found.state {
                     SandboxState::Gone => assert!(found.reason.is_some(), "{found:?}"),
-                    SandboxState::Ready => assert!(!self.model.live[id].paused),
-                    SandboxState::Paused => assert!(self.model.live[id].paused),
-                    other => panic!("{id} is {other:?}"),
+                    other => assert_eq!(other, self.model.live[id].state, "{id}"),
+                }
+            }
+            Wish::Expire(id) => {
+                let found = in_time(self.client.get_sandbox(id)).await.unwrap();
+                match found.state {
+                    // Nobody needs to ask again.
+                    SandboxState::Destroying | SandboxState::Gone => {}
+                    other => assert_eq!(other, self.model.live[id].state, "{id}"),
                 }
             }
             Wish::Again(_)
             | Wish::KeepAlive(_)
             | Wish::RevokeToken(_)
-            | Wish::Exec(_)
             | Wish::Process(..)
             | Wish::Command(_)
             | Wish::List => {}
@@ -135,10 +155,11 @@ impl World {
         self.orphans_gone().await;
         self.records_agree().await;
         for (id, one) in &self.model.live {
-            if one.paused {
-                self.is_paused(id).await;
-            } else {
-                self.answers(id, one).await;
+            match one.state {
+                SandboxState::Ready => self.answers(id, one).await,
+                SandboxState::Paused => self.is_paused(id).await,
+                // Being asked would wake it.
+                _ => {}
             }
         }
         self.tokens_agree().await;
@@ -149,6 +170,21 @@ impl World {
         let launchers = self.tracer().launchers().len();
         // One that was killed is replaced when it is needed.
         assert!(launchers <= 1, "{launchers} launchers of one hub");
+        self.wake_some().await;
+    }
+
+    /// Half of those that sleep are woken and have what was done in them. The others sleep on, so that
+    /// what comes next finds some.
+    async fn wake_some(&mut self) {
+        let living = self.model.live.values();
+        let asleep = living.filter(|one| one.state == SandboxState::Asleep);
+        let ids: Vec<SandboxId> = asleep.filter_map(|one| one.spec.id.clone()).collect();
+        for id in ids {
+            if self.random.below(2) == 0 {
+                self.step(&Wish::Exec(id.clone())).await;
+                self.answers(&id, &self.model.live[&id]).await;
+            }
+        }
     }
 
     async fn records_agree(&self) {
@@ -165,12 +201,7 @@ impl World {
             }
             let one = self.model.live.get(&record.id);
             let one = one.unwrap_or_else(|| panic!("nobody made {record:?}"));
-            let state = if one.paused {
-                SandboxState::Paused
-            } else {
-                SandboxState::Ready
-            };
-            assert_eq!(record.state, state, "{record:?}");
+            assert_eq!(record.state, one.state, "{record:?}");
             assert_eq!(record.spec.labels, one.labels, "{record:?}");
             assert_eq!(record.spec.env, one.spec.env, "{record:?}");
             let limits = record.spec.limits.as_ref();
@@ -280,7 +311,7 @@ impl World {
     /// moment.
     pub(super) async fn sight_agrees(&mut self) {
         let count = self.model.live.len() + WARM;
-        let frozen = self.model.paused();
+        let frozen = self.model.frozen();
         let limits = self.model.live.values().map(|one| one.pids);
         let mut pids: Vec<String> = limits
             .chain([None; WARM])

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sandshell_client::types::{
     IsolationPolicy, IsolationSpec, ProcessId, SandboxId, SandboxLimits, SandboxPatch, SandboxSpec,
+    SandboxState,
 };
 
 use super::points::Kind;
@@ -18,16 +19,20 @@ pub(super) enum Wish {
     Limit(SandboxId, u64),
     Pause(SandboxId),
     Resume(SandboxId),
+    /// Has it fall asleep by itself.
+    Sleep(SandboxId),
     KeepAlive(SandboxId),
     MakeToken(SandboxId, String),
     RevokeToken(String),
-    /// Appends a line to a file.
+    /// Appends a line to a file; one that sleeps wakes.
     Exec(SandboxId),
     /// The same in the background, and prints many lines.
     Process(SandboxId, ProcessId),
     /// The same in a session, and counts in a variable.
     Command(SandboxId),
     Delete(SandboxId),
+    /// Has its lifetime end.
+    Expire(SandboxId),
     List,
 }
 
@@ -52,7 +57,8 @@ pub(super) struct Living {
     pub(super) spec: SandboxSpec,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) pids: Option<u64>,
-    pub(super) paused: bool,
+    /// Ready, paused or asleep.
+    pub(super) state: SandboxState,
     /// Lines that commands have appended to its file.
     pub(super) lines: u32,
     /// What its session has counted to; `None` before there is one.
@@ -104,7 +110,7 @@ impl Model {
         let made = Living {
             labels: spec.labels.clone(),
             pids: None,
-            paused: false,
+            state: SandboxState::Ready,
             lines: 0,
             counted: None,
             processes: Vec::new(),
@@ -124,8 +130,9 @@ impl Model {
         self.live.get_mut(id).expect("it lives")
     }
 
-    pub(super) fn paused(&self) -> usize {
-        self.live.values().filter(|one| one.paused).count()
+    pub(super) fn frozen(&self) -> usize {
+        let states = self.live.values().map(|one| one.state);
+        states.filter(|state| *state != SandboxState::Ready).count()
     }
 
     /// Whether a token that is not revoked shows what it was made for: one that is over can still be
@@ -177,11 +184,27 @@ pub(super) fn limit(pids: u64) -> SandboxPatch {
     }
 }
 
+/// 0 takes the time away.
+pub(super) fn idle_timeout(ms: u64) -> SandboxPatch {
+    SandboxPatch {
+        idle_timeout_ms: Some(ms),
+        ..SandboxPatch::default()
+    }
+}
+
+pub(super) fn lifetime(ms: u64) -> SandboxPatch {
+    SandboxPatch {
+        max_lifetime_ms: Some(ms),
+        ..SandboxPatch::default()
+    }
+}
+
 /// Which of the living a kind of wish can be about.
 pub(super) fn fits(kind: Kind, one: &Living) -> bool {
     match kind {
-        Kind::Resume => one.paused,
-        Kind::Delete | Kind::Label | Kind::CreateAgain | Kind::MakeToken => true,
-        _ => !one.paused,
+        Kind::Resume => one.state == SandboxState::Paused,
+        Kind::Wake => one.state == SandboxState::Asleep,
+        Kind::Delete | Kind::Expire | Kind::Label | Kind::CreateAgain | Kind::MakeToken => true,
+        _ => one.state == SandboxState::Ready,
     }
 }

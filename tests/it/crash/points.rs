@@ -1,5 +1,6 @@
 //! Where a hub can be killed: while it does one kind of thing, before or after the n-th call of a name.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -17,6 +18,8 @@ pub(super) enum Kind {
     Limit,
     Pause,
     Resume,
+    Sleep,
+    Wake,
     KeepAlive,
     MakeToken,
     RevokeToken,
@@ -24,6 +27,7 @@ pub(super) enum Kind {
     Process,
     Command,
     Delete,
+    Expire,
     List,
 }
 
@@ -40,6 +44,8 @@ impl Kind {
         (Self::Limit, "limit"),
         (Self::Pause, "pause"),
         (Self::Resume, "resume"),
+        (Self::Sleep, "sleep"),
+        (Self::Wake, "wake"),
         (Self::KeepAlive, "keep-alive"),
         (Self::MakeToken, "make-token"),
         (Self::RevokeToken, "revoke-token"),
@@ -47,6 +53,7 @@ impl Kind {
         (Self::Process, "process"),
         (Self::Command, "command"),
         (Self::Delete, "delete"),
+        (Self::Expire, "expire"),
         (Self::List, "list"),
     ];
 
@@ -64,7 +71,10 @@ impl Kind {
 
     /// Whether it cannot be done without control groups, which an ordinary user may not have.
     pub(super) fn needs_groups(self) -> bool {
-        matches!(self, Self::Limit | Self::Pause | Self::Resume)
+        matches!(
+            self,
+            Self::Limit | Self::Pause | Self::Resume | Self::Sleep | Self::Wake
+        )
     }
 
     /// Whether the launcher has a part in it.
@@ -77,7 +87,10 @@ impl Kind {
                 | Self::Limit
                 | Self::Pause
                 | Self::Resume
+                | Self::Sleep
+                | Self::Wake
                 | Self::Delete
+                | Self::Expire
         )
     }
 }
@@ -172,4 +185,42 @@ impl FromStr for Point {
             },
         })
     }
+}
+
+/// All points of these calls, of which the number says how often each is made.
+pub(super) fn of_calls(heard: &BTreeMap<Kind, BTreeMap<String, u32>>) -> Vec<Point> {
+    let mut points = Vec::new();
+    for (kind, calls) in heard {
+        for (call, count) in calls.iter().filter(|(call, _)| *call != ANY) {
+            for nth in 1..=*count {
+                for moment in [Moment::Before, Moment::After] {
+                    let mut add = |victim| {
+                        points.push(Point {
+                            during: *kind,
+                            trap: Trap {
+                                call: call.clone(),
+                                nth,
+                                moment,
+                                victim,
+                            },
+                        });
+                    };
+                    // Files are copied one after the other: after one is before the next.
+                    if call.contains("s/etc/N/") && moment == Moment::After {
+                        continue;
+                    }
+                    add(Victim::Hub);
+                    // Where the launcher is asked for something, it may be late or die as well.
+                    let told = call.starts_with("sendmsg") || call.contains("hub.db");
+                    if kind.launches() && told {
+                        add(Victim::HubFirst);
+                    }
+                    if kind.launches() && (told || call.starts_with("recvmsg")) {
+                        add(Victim::Launcher);
+                    }
+                }
+            }
+        }
+    }
+    points
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use sandshell_client::types::{
-    ErrorCode, ProcessRequest, SandboxId, SandboxRecord, Scope, SessionExecRequest, SessionId,
-    SessionRequest, TokenCreated, TokenRequest, WaitRequest,
+    ErrorCode, ProcessRequest, SandboxId, SandboxRecord, SandboxState, Scope, SessionExecRequest,
+    SessionId, TokenCreated, TokenRequest, WaitRequest,
 };
 use sandshell_client::{ClientError, SandboxFilter};
 
 use super::in_time;
-use super::model::{self, Model, PRINTED, Wish};
+use super::model::{self, PRINTED, Wish};
 use super::points::{ANY, Kind, Moment, Point, Trap, Victim};
 use super::world::World;
 use crate::calls::exec_of;
@@ -17,8 +17,12 @@ use crate::calls::exec_of;
 /// How long what was armed may take after the answer.
 const AFTERWARDS: Duration = Duration::from_millis(30);
 
-/// The ids that are chosen from.
-const NAMES: &[&str] = &["a", "b", "c"];
+/// The idle time of what is to fall asleep.
+const IDLE_MS: u64 = 20;
+
+/// Between two looks at a record. Mostly the first look sees what is waited for, so that a hub makes as
+/// many calls each time.
+const LOOK: Duration = Duration::from_millis(150);
 
 /// What came of a wish.
 #[derive(Debug)]
@@ -39,124 +43,6 @@ pub(super) enum Reply {
 }
 
 impl World {
-    /// What can be asked for of this kind; steps that make it possible are taken first.
-    pub(super) async fn wish(&mut self, kind: Kind) -> Wish {
-        match kind {
-            Kind::CreateFresh | Kind::CreateWarm => {
-                let id = self.free_name().await;
-                let number = self.model.number();
-                let warm = kind == Kind::CreateWarm;
-                Wish::Create(Box::new(model::spec(Some(id), number, warm)))
-            }
-            Kind::CreateNameless => {
-                if self.model.live.len() > NAMES.len() {
-                    let id = self.any(Kind::Delete).await;
-                    self.step(&Wish::Delete(id)).await;
-                }
-                let number = self.model.number();
-                Wish::Create(Box::new(model::spec(None, number, true)))
-            }
-            Kind::CreateAgain => Wish::Again(self.any(kind).await),
-            Kind::Label => {
-                let value = self.model.number().to_string();
-                Wish::Label(self.any(kind).await, value)
-            }
-            Kind::Limit => {
-                let pids = 500 + u64::from(self.model.number());
-                Wish::Limit(self.any(kind).await, pids)
-            }
-            Kind::Pause => Wish::Pause(self.any(kind).await),
-            Kind::Resume => Wish::Resume(self.any(kind).await),
-            Kind::KeepAlive => Wish::KeepAlive(self.any(kind).await),
-            Kind::MakeToken => {
-                let name = format!("t{}", self.model.number());
-                Wish::MakeToken(self.any(kind).await, name)
-            }
-            Kind::RevokeToken => {
-                let valid = |model: &Model| {
-                    let mut valid = model.tokens.iter().filter(|token| !token.revoked);
-                    valid.next().map(|token| token.id.clone())
-                };
-                if valid(&self.model).is_none() {
-                    let name = format!("t{}", self.model.number());
-                    let id = self.any(Kind::MakeToken).await;
-                    self.step(&Wish::MakeToken(id, name)).await;
-                }
-                Wish::RevokeToken(valid(&self.model).expect("one was made"))
-            }
-            Kind::Exec => Wish::Exec(self.any(kind).await),
-            Kind::Process => {
-                let id = format!("p{}", self.model.number());
-                Wish::Process(self.any(kind).await, id.parse().unwrap())
-            }
-            Kind::Command => {
-                let id = self.any(kind).await;
-                if self.model.of(&id).counted.is_none() {
-                    let request = SessionRequest {
-                        id: Some(session()),
-                        ..SessionRequest::default()
-                    };
-                    let inside = self.client.sandbox(&id);
-                    in_time(inside.create_session(&request)).await.unwrap();
-                    self.model.of(&id).counted = Some(0);
-                }
-                Wish::Command(id)
-            }
-            Kind::Delete => Wish::Delete(self.any(kind).await),
-            Kind::List | Kind::Start | Kind::Stop | Kind::FirstStart => Wish::List,
-        }
-    }
-
-    /// A name that nobody has.
-    async fn free_name(&mut self) -> SandboxId {
-        let names = NAMES.iter().map(|name| name.parse::<SandboxId>().unwrap());
-        let free: Vec<SandboxId> = names
-            .filter(|id| !self.model.live.contains_key(id))
-            .collect();
-        if !free.is_empty() {
-            return free[self.random.below(free.len())].clone();
-        }
-        let id: SandboxId = NAMES[self.random.below(NAMES.len())].parse().unwrap();
-        self.step(&Wish::Delete(id.clone())).await;
-        id
-    }
-
-    /// One of the living that this can be asked of.
-    async fn any(&mut self, kind: Kind) -> SandboxId {
-        let fitting: Vec<SandboxId> = self
-            .model
-            .live
-            .iter()
-            .filter(|(_, one)| model::fits(kind, one))
-            .map(|(id, _)| id.clone())
-            .collect();
-        if !fitting.is_empty() {
-            return fitting[self.random.below(fitting.len())].clone();
-        }
-        let frozen = self.model.live.keys().next().cloned();
-        match (kind, frozen) {
-            // Nothing is paused yet.
-            (Kind::Resume, Some(id)) => {
-                self.step(&Wish::Pause(id.clone())).await;
-                id
-            }
-            (_, Some(id)) => {
-                self.step(&Wish::Resume(id.clone())).await;
-                id
-            }
-            (_, None) => {
-                let id: SandboxId = NAMES[0].parse().unwrap();
-                let number = self.model.number();
-                let spec = model::spec(Some(id.clone()), number, true);
-                self.step(&Wish::Create(Box::new(spec))).await;
-                if kind == Kind::Resume {
-                    self.step(&Wish::Pause(id.clone())).await;
-                }
-                id
-            }
-        }
-    }
-
     /// One step that nothing happens to.
     pub(super) async fn step(&mut self, wish: &Wish) {
         self.note(format!("{wish:?}"));
@@ -165,22 +51,6 @@ impl World {
             other => panic!("{wish:?}: {other:?}"),
         }
         self.machine.note_places();
-    }
-
-    /// Something that can be asked of this hub.
-    fn any_kind(&mut self) -> Kind {
-        let can = |kind: &Kind| self.user.is_none() || !kind.needs_groups();
-        let kinds: Vec<Kind> = Kind::asked().filter(can).collect();
-        kinds[self.random.below(kinds.len())]
-    }
-
-    /// A few steps of any kind.
-    pub(super) async fn wander(&mut self) {
-        for _ in 0..self.random.below(3) {
-            let kind = self.any_kind();
-            let wish = self.wish(kind).await;
-            self.step(&wish).await;
-        }
     }
 
     /// Has the hub die somewhere in a step of any kind; gives the wish that was cut short, if one was.
@@ -276,6 +146,15 @@ impl World {
             Wish::Limit(id, pids) => record(client.patch_sandbox(id, &model::limit(*pids)).await?),
             Wish::Pause(id) => record(client.pause_sandbox(id).await?),
             Wish::Resume(id) => record(client.resume_sandbox(id).await?),
+            Wish::Sleep(id) => {
+                let short = model::idle_timeout(IDLE_MS);
+                client.patch_sandbox(id, &short).await?;
+                self.until(id, |state| state == SandboxState::Asleep)
+                    .await?;
+                // Once it is awake, it is not to sleep again by itself.
+                let never = model::idle_timeout(0);
+                record(client.patch_sandbox(id, &never).await?)
+            }
             Wish::KeepAlive(id) => record(client.keep_sandbox_alive(id).await?),
             Wish::MakeToken(id, name) => {
                 let request = TokenRequest {
@@ -317,11 +196,34 @@ impl World {
                 Reply::Printed(ran.stdout)
             }
             Wish::Delete(id) => record(client.destroy_sandbox(id).await?),
+            Wish::Expire(id) => {
+                match client.patch_sandbox(id, &model::lifetime(1)).await {
+                    // It was asked before, and is over meanwhile.
+                    Err(error) if error.code() == Some(ErrorCode::SandboxGone) => {}
+                    answer => drop(answer?),
+                }
+                record(self.until(id, SandboxState::is_over).await?)
+            }
             Wish::List => {
                 client.sandboxes(&SandboxFilter::default()).await?;
                 Reply::Nothing
             }
         })
+    }
+
+    /// The record, once its state is that.
+    async fn until(
+        &self,
+        id: &SandboxId,
+        is_so: impl Fn(SandboxState) -> bool,
+    ) -> Result<SandboxRecord, ClientError> {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let record = self.client.get_sandbox(id).await?;
+            if is_so(record.state) {
+                return Ok(record);
+            }
+        }
     }
 
     /// Has the model follow what was answered.
@@ -341,8 +243,12 @@ impl World {
                 assert_eq!(record.spec.labels, *labels);
             }
             (Wish::Limit(id, pids), _) => model.of(id).pids = Some(*pids),
-            (Wish::Pause(id), _) => model.of(id).paused = true,
-            (Wish::Resume(id), _) => model.of(id).paused = false,
+            (Wish::Pause(id), _) => model.of(id).state = SandboxState::Paused,
+            (Wish::Resume(id), _) => model.of(id).state = SandboxState::Ready,
+            (Wish::Sleep(id), Reply::Record(record)) => {
+                assert_eq!(record.state, SandboxState::Asleep, "{record:?}");
+                model.of(id).state = record.state;
+            }
             (Wish::MakeToken(id, _), Reply::Token(made)) => {
                 let born = model.of(id).born;
                 model.tokens.push(model::Token {
@@ -359,7 +265,9 @@ impl World {
             }
             (Wish::Exec(id), Reply::Printed(text)) => {
                 assert_eq!(text, "", "of {wish:?}");
-                model.of(id).lines += 1;
+                let one = model.of(id);
+                one.lines += 1;
+                one.state = SandboxState::Ready;
             }
             (Wish::Process(id, process), _) => {
                 let one = model.of(id);
@@ -374,6 +282,11 @@ impl World {
                 one.counted = Some(counted);
             }
             (Wish::Delete(id), _) => model.died(id),
+            (Wish::Expire(id), Reply::Record(record)) => {
+                let reason = record.reason.as_deref();
+                assert_eq!(reason, Some("its lifetime is over"), "{record:?}");
+                model.died(id);
+            }
             (Wish::Again(_) | Wish::KeepAlive(_) | Wish::List, _) => {}
             (wish, reply) => panic!("{wish:?} was answered with {reply:?}"),
         }

@@ -10,12 +10,14 @@ use super::tracer::{Tracer, able, failing, injected, names};
 use super::{Dice, SAMPLE, full, say};
 
 /// How each call can fail that makes or needs something.
-const FAILURES: &[(&str, &[&str])] = &[
+pub(super) const FAILURES: &[(&str, &[&str])] = &[
     ("clone", &["EAGAIN"]),
     ("clone3", &["EAGAIN", "ENOMEM"]),
     ("dup", &["EMFILE"]),
     ("epoll_ctl", &["ENOSPC", "ENOMEM"]),
     ("fcntl", &["EMFILE"]),
+    ("fsmount", &["EMFILE", "ENOMEM"]),
+    ("fsopen", &["EMFILE"]),
     ("fallocate", &["ENOSPC"]),
     ("fsync", &["EIO", "ENOSPC"]),
     ("ftruncate", &["ENOSPC"]),
@@ -25,6 +27,7 @@ const FAILURES: &[(&str, &[&str])] = &[
     ("mkdir", &["ENOSPC"]),
     ("mkdirat", &["ENOSPC", "ENOMEM"]),
     ("mknodat", &["ENOSPC"]),
+    ("open_tree", &["EMFILE", "ENOMEM"]),
     ("openat", &["EMFILE", "ENFILE", "ENOMEM"]),
     ("openat2", &["EMFILE", "ENOMEM"]),
     ("pidfd_open", &["EMFILE"]),

@@ -373,7 +373,7 @@ async fn a_launcher_killed_at_work_leaves_no_half_made_sandbox() {
 }
 
 /// The launcher of a hub: its one child that lives.
-fn launcher_of(hub: &Hub) -> i32 {
+pub(super) fn launcher_of(hub: &Hub) -> i32 {
     let of_hub = |pid: &i32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let rest = stat

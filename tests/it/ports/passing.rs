@@ -112,18 +112,25 @@ async fn answers_pass_whatever_their_status() {
 async fn a_thousand_requests_share_a_connection() {
     let agent = Agent::start();
     let client = agent.client();
-    let server = Server::start(&client).await;
-    for n in 0..1000 {
-        let rest = format!("/echo/{n}?n={n}");
-        let body = server.text(&client, &rest).await;
-        assert!(
-            body.starts_with(&format!("GET {rest} HTTP/1.1\r\n")),
-            "{body}"
-        );
+    let shared = serde_json::json!({"this": 1, "all": 1});
+    let mut counts = serde_json::Value::Null;
+    // One that is idle for 30 s is closed, and as long may the machine stand still.
+    for _ in 0..3 {
+        let server = Server::start(&client).await;
+        for n in 0..1000 {
+            let rest = format!("/echo/{n}?n={n}");
+            let body = server.text(&client, &rest).await;
+            assert!(
+                body.starts_with(&format!("GET {rest} HTTP/1.1\r\n")),
+                "{body}"
+            );
+        }
+        counts = serde_json::from_str(&server.text(&client, "/connection").await).unwrap();
+        if counts == shared {
+            break;
+        }
     }
-    let counts: serde_json::Value =
-        serde_json::from_str(&server.text(&client, "/connection").await).unwrap();
-    assert_eq!(counts, serde_json::json!({"this": 1, "all": 1}));
+    assert_eq!(counts, shared);
 }
 
 /// A server that closes an idle connection costs no request; one that may not be sent twice is not.

@@ -363,12 +363,14 @@ impl Owner {
         self.tell();
     }
 
-    /// Removes what there is of it; a failure is left to the next start's sweep.
+    /// Removes what there is of it.
     async fn remove(&mut self) {
-        if let Err(error) = self.registry.backend().destroy(&self.shared.place).await {
+        let place = &self.shared.place;
+        if let Err(error) = self.registry.backend().destroy(place).await {
             tracing::error!(%error, sandbox = %self.shared.id, "it is not wholly removed");
             // Its ids are not given to another while something may have them.
-            self.stored.slot = None;
+            let slot = self.stored.slot.take();
+            self.registry.remove_later(place.clone(), slot);
         }
     }
 

@@ -25,11 +25,16 @@ pub(super) fn take_over(file: &OwnedFd, own: &Parent) -> Result<Vec<Parent>, Ste
     let known = text
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok());
-    let others = known.filter(|place: &Whereabouts| *place != own);
-    let (mut lines, former): (Vec<_>, Vec<_>) = others
-        .filter_map(|place| Parent::at(&place).map(|parent| (place, parent)))
-        .unzip();
-    lines.push(own);
+    let others: Vec<Whereabouts> = known.filter(|place| *place != own).collect();
+    // Ours is the first, for what does not fit is at the end.
+    let (mut lines, mut former) = (vec![own], Vec::new());
+    for place in others {
+        let found = Parent::at(&place).map_err(Step::at("a group of an earlier launcher"))?;
+        if let Some(parent) = found {
+            lines.push(place);
+            former.push(parent);
+        }
+    }
     let now: String = lines
         .iter()
         .filter_map(|line| serde_json::to_string(line).ok())

@@ -62,30 +62,35 @@ impl Parent {
         }
     }
 
-    /// What is there; `None` when nothing is any more.
-    pub fn at(whereabouts: &Whereabouts) -> Option<Self> {
+    /// What is there; `None` when nothing is any more. Fails where it cannot be seen whether there is.
+    pub fn at(whereabouts: &Whereabouts) -> Result<Option<Self>, Errno> {
         let no = || "it was not to be had".to_owned();
-        let open = |path: &Path| {
-            open(path).and_then(|group| group.is_real().then_some(group).ok_or_else(no))
+        let open = |path: &Path| match Group::open(path) {
+            Ok(group) => Ok(group.is_real().then_some(group).ok_or_else(no)),
+            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(errno),
+            Err(_) => Ok(Err(no())),
         };
-        let unified = whereabouts.unified.as_deref().ok_or_else(no).and_then(open);
+        let unified = match &whereabouts.unified {
+            Some(path) => open(path)?,
+            None => Err(no()),
+        };
         let seat = |seated: &Option<Seated>| {
             let (version, group) = match seated {
-                None => return Err(no()),
-                Some(Seated::Unified) => (Version::V2, unified.clone()?),
+                None => return Ok(Err(no())),
+                Some(Seated::Unified) => (Version::V2, unified.clone()),
                 Some(Seated::At(path)) => (Version::V1, open(path)?),
             };
-            Ok(Seat { version, group })
+            Ok(group.map(|group| Seat { version, group }))
         };
         let found = Self {
-            memory: seat(&whereabouts.memory),
-            cpu: seat(&whereabouts.cpu),
-            pids: seat(&whereabouts.pids),
-            freezer: seat(&whereabouts.freezer),
+            memory: seat(&whereabouts.memory)?,
+            cpu: seat(&whereabouts.cpu)?,
+            pids: seat(&whereabouts.pids)?,
+            freezer: seat(&whereabouts.freezer)?,
             unified,
         };
         let is_any = found.groups().next().is_some();
-        is_any.then_some(found)
+        Ok(is_any.then_some(found))
     }
 
     /// The groups this process is in. Where the unified hierarchy has controllers, they are passed on

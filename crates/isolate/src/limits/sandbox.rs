@@ -78,10 +78,12 @@ impl SandboxGroups {
         agent_uid: u32,
     ) -> Result<Self, LimitError> {
         limits.check()?;
-        if !Self::sweep(parent, name, Duration::ZERO) {
-            let name = name.to_owned();
-            return Err(LimitError::InUse { name });
-        }
+        Self::sweep(parent, name, Duration::ZERO).map_err(|errno| match errno {
+            Errno::BUSY => LimitError::InUse {
+                name: name.to_owned(),
+            },
+            errno => LimitError::Lack { errno },
+        })?;
         let unified = parent
             .unified
             .clone()
@@ -110,10 +112,10 @@ impl SandboxGroups {
 
     /// Those that were made earlier under this name, each in the first of these places that has it: two places can
     /// be the same in one hierarchy and not in another.
-    pub fn find<'a>(places: impl Iterator<Item = &'a Parent>, name: &str) -> Self {
-        let mut all = Self::existing(&Parent::none("the sandbox has no group"), name);
+    pub fn find<'a>(places: impl Iterator<Item = &'a Parent>, name: &str) -> Result<Self, Errno> {
+        let mut all = Self::existing(&Parent::none("the sandbox has no group"), name)?;
         for place in places {
-            let here = Self::existing(place, name);
+            let here = Self::existing(place, name)?;
             if all.unified.is_err() {
                 all.unified = here.unified;
             }
@@ -128,47 +130,36 @@ impl SandboxGroups {
                 }
             }
         }
-        all
+        Ok(all)
     }
 
-    /// Those that were made earlier under this name.
-    pub fn existing(parent: &Parent, name: &str) -> Self {
-        let found = |above: &Group| {
-            above.existing(name).map_err(|errno| match errno {
-                Errno::NOENT => "the sandbox has no group for it; see `protections`".to_owned(),
-                errno => errno.to_string(),
-            })
+    /// Those that were made earlier under this name. One that cannot be looked at is not taken for one that is not
+    /// there: a sandbox would be called awake that nobody woke.
+    pub fn existing(parent: &Parent, name: &str) -> Result<Self, Errno> {
+        let unified = match &parent.unified {
+            Ok(above) => existing_unified(above, name)?,
+            Err(reason) => Err(reason.clone()),
         };
-        let unified = parent.unified.clone().and_then(|above| {
-            let sandbox = found(&above)?;
-            let below = |name| sandbox.existing(name).map_err(|errno| errno.to_string());
-            let (supervisor, commands) = (below("sup")?, below("c")?);
-            Ok(Unified {
-                init: commands.existing("init").ok(),
-                sandbox,
-                supervisor,
-                commands,
-            })
-        });
-        let seat = |above: &Result<Seat, String>| -> Result<Seat, String> {
-            let above = above.clone()?;
-            let group = match (above.version, &unified) {
-                (Version::V1, _) => found(&above.group)?,
-                (Version::V2, made) => made.as_ref().map_err(Clone::clone)?.commands.clone(),
+        let seat = |above: &Result<Seat, String>| -> Result<Result<Seat, String>, Errno> {
+            let (version, above) = match above {
+                Ok(seat) => (seat.version, &seat.group),
+                Err(reason) => return Ok(Err(reason.clone())),
             };
-            Ok(Seat {
-                version: above.version,
-                group,
-            })
+            let group = match (version, &unified) {
+                (Version::V1, _) => existing_child(above, name)?,
+                (Version::V2, Ok(made)) => Ok(made.commands.clone()),
+                (Version::V2, Err(reason)) => Err(reason.clone()),
+            };
+            Ok(group.map(|group| Seat { version, group }))
         };
-        Self {
-            memory: seat(&parent.memory),
-            cpu: seat(&parent.cpu),
-            pids: seat(&parent.pids),
-            freezer: seat(&parent.freezer),
+        Ok(Self {
+            memory: seat(&parent.memory)?,
+            cpu: seat(&parent.cpu)?,
+            pids: seat(&parent.pids)?,
+            freezer: seat(&parent.freezer)?,
             unified,
             protections: Vec::new(),
-        }
+        })
     }
 
     /// Sets the limits and says what became of each.
@@ -371,17 +362,50 @@ impl SandboxGroups {
         gone
     }
 
-    /// The same for what a former hub left under this name.
-    pub fn sweep(parent: &Parent, name: &str, within: Duration) -> bool {
+    /// The same for what a former hub left under this name; `EBUSY` where not all of it is gone.
+    pub fn sweep(parent: &Parent, name: &str, within: Duration) -> Result<(), Errno> {
         let until = Instant::now() + within;
-        let mut gone = true;
+        let mut swept = Ok(());
         for above in parent.groups() {
-            if let Ok(left) = above.existing(name) {
-                gone &= end(&left, until);
-            }
+            let gone = match above.existing(name) {
+                Ok(left) if end(&left, until) => Ok(()),
+                Ok(_) => Err(Errno::BUSY),
+                Err(Errno::NOENT) => Ok(()),
+                Err(errno) => Err(errno),
+            };
+            swept = swept.and(gone);
         }
-        gone
+        swept
     }
+}
+
+/// A group inside another, or why there is none.
+fn existing_child(above: &Group, name: &str) -> Result<Result<Group, String>, Errno> {
+    match above.existing(name) {
+        Ok(group) => Ok(Ok(group)),
+        Err(Errno::NOENT) => Ok(Err(
+            "the sandbox has no group for it; see `protections`".to_owned()
+        )),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn existing_unified(above: &Group, name: &str) -> Result<Result<Unified, String>, Errno> {
+    let sandbox = match existing_child(above, name)? {
+        Ok(sandbox) => sandbox,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let below = |name| existing_child(&sandbox, name);
+    let (supervisor, commands) = match (below("sup")?, below("c")?) {
+        (Ok(supervisor), Ok(commands)) => (supervisor, commands),
+        (Err(reason), _) | (_, Err(reason)) => return Ok(Err(reason)),
+    };
+    Ok(Ok(Unified {
+        init: existing_child(&commands, "init")?.ok(),
+        sandbox,
+        supervisor,
+        commands,
+    }))
 }
 
 /// The limit of the same kind that holds now.
@@ -416,6 +440,7 @@ fn make_room(seat: &Seat, limit: Limit) -> Result<(), LimitError> {
 /// Why the kernel did not take a limit.
 fn not_set(name: &'static str, seat: &Seat, limit: Limit, errno: Errno) -> LimitError {
     let reason = match (limit, errno) {
+        (_, Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return LimitError::Lack { errno },
         (Limit::Memory(asked), Errno::BUSY) => {
             return LimitError::BelowUse {
                 limit: name,
