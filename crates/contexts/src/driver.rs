@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use sandshell_exec::output::{OutputLog, Stream};
 use sandshell_exec::{AttachRequest, Attached, Ended, ExecError, Executor, Pump};
+use sandshell_sys::task;
 use sandshell_types::{ContextRequest, KernelChoice, KillReply, RunError, RunResult, RunStatus};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
-use tokio::time::Instant;
 
 use crate::ContextError;
 use crate::frames::Frames;
@@ -39,7 +39,7 @@ const INTERRUPT_FD: i32 = 13;
 const CONTROL_FD: i32 = 14;
 
 /// How long an interpreter may take to say hello. A cold disk and a busy machine need seconds.
-const HELLO: Duration = Duration::from_secs(30);
+const HELLO: Duration = Duration::from_mins(1);
 
 /// How long the last messages of an interpreter that has ended may take.
 const LAST_WORDS: Duration = Duration::from_millis(10);
@@ -142,25 +142,29 @@ impl DriverKernel {
 
     async fn hello(&mut self, executor: &Executor) -> Result<(), ContextError> {
         let log = executor.output_log(&format!("hello-{}", self.program.pid), crate::context::LOG);
-        let deadline = Instant::now() + HELLO;
+        let mut over = std::pin::pin!(task::own_time(HELLO));
         let reason = loop {
             tokio::select! {
-                message = self.frames.next() => match message {
-                    Ok(message) => {
+                message = self.frames.next() => {
+                    if let Ok(message) = message {
                         if let [kind, version] = message.as_slice() && kind == "hello" {
                             self.version.clone_from(version);
                             return Ok(());
                         }
                         break "it said something else".to_owned();
                     }
-                    Err(_) => match tokio::time::timeout_at(deadline, self.program.ended()).await {
-                        Ok(ended) if ended.exit_code == 127 => return Err(self.interpreter.missing()),
-                        Ok(ended) => break said(&ended),
-                        Err(_) => break "it closed its channel".to_owned(),
-                    },
-                },
+                    tokio::select! {
+                        ended = self.program.ended() => {
+                            if ended.exit_code == 127 {
+                                return Err(self.interpreter.missing());
+                            }
+                            break said(&ended);
+                        }
+                        () = &mut over => break "it closed its channel".to_owned(),
+                    }
+                }
                 stream = self.pump.ready() => self.pump.transfer(stream, &log).await,
-                () = tokio::time::sleep_until(deadline) => {
+                () = &mut over => {
                     break format!("it did not answer within {} s", HELLO.as_secs());
                 }
             }

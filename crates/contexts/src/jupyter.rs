@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use sandshell_exec::output::{OutputLog, Stream};
 use sandshell_exec::{AttachRequest, Attached, ExecError, Executor, Pump};
+use sandshell_sys::task;
 use sandshell_types::{
     ContextRequest, KernelChoice, KillReply, Language, RunError, RunResult, RunStatus,
 };
@@ -194,7 +195,7 @@ impl JupyterKernel {
 
     /// Asks who it is, until both the reply and a sign on iopub are there.
     async fn say_hello(&mut self) -> Result<(), ContextError> {
-        let deadline = Instant::now() + START;
+        let mut over = std::pin::pin!(task::own_time(START));
         let (mut answered, mut heard) = (false, false);
         let gone = |_| ContextError::start("the kernel closed its channel");
         self.ask("kernel_info_request", &json!({}))
@@ -220,7 +221,7 @@ impl JupyterKernel {
                     again = Instant::now() + ASK_AGAIN;
                     self.ask("kernel_info_request", &json!({})).await.map_err(gone)?;
                 }
-                () = tokio::time::sleep_until(deadline) => {
+                () = &mut over => {
                     return Err(ContextError::start("the kernel does not answer"));
                 }
             }
@@ -384,7 +385,7 @@ async fn connect_all(
     pump: &mut Pump,
     own_output: &OutputLog,
 ) -> Result<(Socket, Socket, Socket), ()> {
-    let deadline = Instant::now() + START;
+    let mut over = std::pin::pin!(task::own_time(START));
     let connecting = async {
         loop {
             if let Some(shell) = connect(directory, SHELL, Kind::Dealer).await
@@ -405,7 +406,7 @@ async fn connect_all(
                 pump.drain(own_output).await;
                 return Err(());
             }
-            () = tokio::time::sleep_until(deadline) => return Err(()),
+            () = &mut over => return Err(()),
         }
     }
 }

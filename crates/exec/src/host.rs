@@ -417,16 +417,21 @@ pub(crate) fn change_rlimits(limits: &Limits, trees: &[Arc<Live>]) -> Result<(),
                 current: Some(value),
                 maximum: Some(value),
             };
-            for pid in trees.iter().flat_map(|live| live.tree.alive()) {
-                match prlimit(Pid::from_raw(pid), resource, limit) {
-                    Ok(_) | Err(Errno::SRCH) => {}
-                    Err(errno) => {
-                        return Err(ExecError::LimitUnavailable {
-                            pointer: format!("/limits/{name}"),
-                            detail: format!(
-                                "{name} of what runs cannot be set to {value}: {errno}"
-                            ),
-                        });
+            for live in trees {
+                let alive = live.tree.alive();
+                for pid in
+                    alive.map_err(|errno| ExecError::system("cannot see what runs", errno))?
+                {
+                    match prlimit(Pid::from_raw(pid), resource, limit) {
+                        Ok(_) | Err(Errno::SRCH) => {}
+                        Err(errno) => {
+                            return Err(ExecError::LimitUnavailable {
+                                pointer: format!("/limits/{name}"),
+                                detail: format!(
+                                    "{name} of what runs cannot be set to {value}: {errno}"
+                                ),
+                            });
+                        }
                     }
                 }
             }

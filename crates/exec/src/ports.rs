@@ -185,7 +185,7 @@ fn records(found: Vec<Found>, owned: &[Owned]) -> Vec<PortRecord> {
             owned
                 .trees
                 .iter()
-                .flat_map(|live| live.tree.members())
+                .flat_map(|live| live.tree.members().unwrap_or_default())
                 .collect()
         };
         owned.iter().map(|owned| (owned, of(owned))).collect()

@@ -344,24 +344,18 @@ impl ProcessHandle {
         let ended = || ExecError::ProcessEnded {
             id: self.0.id.to_string(),
         };
+        let unseen = |errno| ExecError::system("cannot see who is to be signalled", errno);
         let live = self.0.facts().live.clone().ok_or_else(ended)?;
         let signalled = match request.scope {
             SignalScope::Process => {
                 signal::send(&live.pidfd, number).map_err(|_| ended())?;
                 1
             }
-            SignalScope::Tree => live.tree.signal(number),
+            SignalScope::Tree => live.tree.signal(number, |_| true).map_err(unseen)?,
             SignalScope::Group => {
                 let leader = procfs::pid_of(&live.pidfd).ok_or_else(ended)?;
-                let in_group = |pid: &i32| procfs::stat(*pid).is_some_and(|s| s.group == leader);
-                let members = live.tree.members().into_iter().filter(in_group);
-                members
-                    .filter(|pid| {
-                        procfs::pin(*pid).is_ok_and(|pinned| {
-                            in_group(pid) && signal::send(&pinned, number).is_ok()
-                        })
-                    })
-                    .count() as u32
+                let in_group = |pid| procfs::stat(pid).is_some_and(|s| s.group == leader);
+                live.tree.signal(number, in_group).map_err(unseen)?
             }
         };
         if signalled == 0 {
@@ -560,7 +554,7 @@ fn finish(process: &Process, live: &Live, exit: Exit) {
         let left_running = if live.tree.is_empty() {
             0
         } else {
-            live.tree.alive().len() as u32
+            live.tree.alive().map_or(0, |alive| alive.len() as u32)
         };
         let mut facts = process.facts();
         facts.state = ProcessState::Exited;

@@ -477,7 +477,8 @@ impl Session {
             let facts = self.facts();
             (facts.trees.clone(), facts.commands)
         };
-        let pids: Vec<i32> = trees.iter().flat_map(|live| live.tree.alive()).collect();
+        let alive = |live: &Arc<Live>| live.tree.alive().unwrap_or_default();
+        let pids: Vec<i32> = trees.iter().flat_map(alive).collect();
         let resident: u64 = pids
             .iter()
             .filter_map(|pid| procfs::stat(*pid))

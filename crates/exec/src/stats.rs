@@ -26,11 +26,14 @@ pub(crate) struct Figures {
 
 /// Reads files of /proc for each process, so not to be called on the runtime's thread.
 pub(crate) fn figures(nursery: &Nursery, init: Option<i32>, warden: Option<i32>) -> Figures {
-    let members = init.map(|init| {
-        let mut members = procfs::descendants(init);
+    // What cannot be looked at for now is left out, not counted as none.
+    let members = init.and_then(|init| {
+        let mut members = procfs::descendants(init).ok()?;
         members.push(init);
-        members.extend(warden.map(procfs::descendants).unwrap_or_default());
-        members
+        if let Some(warden) = warden {
+            members.extend(procfs::descendants(warden).ok()?);
+        }
+        Some(members)
     });
     let controllers = nursery.controllers();
     Figures {

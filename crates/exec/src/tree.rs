@@ -3,6 +3,9 @@
 //! With cgroup v2 a tree is a group its program was born in. Without, it is what descends from a
 //! keeper (see `sandshell_isolate`). Both can tell by an event when they are empty.
 //!
+//! Looking at a tree takes descriptors. Where there are none, nothing is known of it: it is neither taken for empty
+//! nor given up, and a kill waits for them.
+//!
 //! "Gone" means reaped by the kernel from the group, or the keeper's end: never a guess. What a keeper
 //! kept that was itself killed is ended by init, before it reports the program's end.
 
@@ -16,10 +19,10 @@ use rustix::io::Errno;
 use sandshell_isolate::limits::{Common, Controllers};
 use sandshell_isolate::protocol::SpawnFlags;
 use sandshell_sys::cgroup::{Group, Seat, Version};
-use sandshell_sys::{procfs, reactor, signal, task};
+use sandshell_sys::{is_lack, procfs, reactor, signal, task};
 use sandshell_types::{KillReply, Limits, Survivor};
 use tokio::io::Interest;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::{sleep, timeout, timeout_at};
 
 use crate::ExecError;
 use crate::events::Events;
@@ -30,12 +33,9 @@ const SIGCONT: i32 = 18;
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
-/// How long a killed tree may take to disappear before what is left is called a survivor. Only
-/// uninterruptible sleep in the kernel takes longer than milliseconds.
+/// How long a killed tree may take to disappear before what is left is called a survivor, of the time in which
+/// anything ran at all. Only uninterruptible sleep in the kernel takes longer than milliseconds.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);
-
-/// How much longer, in case nothing ran during that time.
-const ONCE_MORE: Duration = Duration::from_secs(1);
 
 /// When a tree that was told to end is looked at again for members it did not have then.
 const TERM_AGAIN: [Duration; 3] = [
@@ -46,6 +46,13 @@ const TERM_AGAIN: [Duration; 3] = [
 
 /// Pause between two walks of a tree that is being killed without a group.
 const WALK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Pause before it is tried again to look at a tree, or to end it, where descriptors or memory were lacking. No
+/// event tells when there are some.
+const LACK_PAUSE: Duration = Duration::from_millis(10);
+
+/// How many members are held by descriptors at once while they are signalled.
+const PINNED_AT_ONCE: usize = 256;
 
 /// Most empty groups kept for the next trees. Making and removing one takes longer than the rest of
 /// a short command's bookkeeping.
@@ -254,7 +261,8 @@ impl Place {
 impl Place {
     /// Ends what a start has left that was refused half-way.
     pub(crate) fn clear(self) {
-        if self.group.as_ref().is_some_and(Group::is_populated) {
+        let may_live = |group: &Group| group.is_populated() != Ok(false);
+        if self.group.as_ref().is_some_and(may_live) {
             let tree = self.settle(None, false);
             task::spawn(async move { tree.kill(Duration::ZERO).await });
         }
@@ -277,7 +285,7 @@ fn give_back(group: Group, stock: Option<&Mutex<Vec<Group>>>, known_empty: bool)
         return;
     };
     let mut stock = stock.lock().unwrap_or_else(PoisonError::into_inner);
-    if stock.len() < STOCK && (known_empty || !group.is_populated()) {
+    if stock.len() < STOCK && (known_empty || group.is_populated() == Ok(false)) {
         stock.push(group);
     } else {
         let _ = group.remove();
@@ -295,12 +303,6 @@ pub(crate) struct Held {
     killed: AtomicBool,
     /// Seen to be empty after its program had ended, which is for good.
     empty: AtomicBool,
-}
-
-impl Held {
-    fn members(&self) -> Vec<i32> {
-        self.group.as_ref().map(Group::members).unwrap_or_default()
-    }
 }
 
 impl Drop for Held {
@@ -332,32 +334,33 @@ pub(crate) enum Tree {
 
 impl Tree {
     /// Pids of its members as the agent sees them.
-    pub(crate) fn members(&self) -> Vec<i32> {
+    pub(crate) fn members(&self) -> Result<Vec<i32>, Errno> {
         match self {
-            Self::Group(held) => held.members(),
+            Self::Group(held) => held.group.as_ref().map_or(Ok(Vec::new()), Group::members),
             Self::Keeper { pidfd, pid, .. } => {
-                // The keeper's pid is its own until it is reaped, which its pidfd would show.
-                if procfs::pid_of(pidfd).is_some() {
-                    procfs::descendants(*pid)
+                // The keeper's pid is its own until it is reaped. To ask takes no descriptor.
+                if signal::send(pidfd, 0) == Err(Errno::SRCH) {
+                    Ok(Vec::new())
                 } else {
-                    Vec::new()
+                    procfs::descendants(*pid)
                 }
             }
-            Self::Gone => Vec::new(),
+            Self::Gone => Ok(Vec::new()),
         }
     }
 
     /// Members that are alive.
-    pub(crate) fn alive(&self) -> Vec<i32> {
+    pub(crate) fn alive(&self) -> Result<Vec<i32>, Errno> {
         let reaper = match self {
             Self::Group(held) => held.reaper,
             _ => None,
         };
-        self.members()
-            .into_iter()
-            .filter(|pid| Some(*pid) != reaper)
-            .filter(|pid| procfs::stat(*pid).is_some_and(|s| !matches!(s.state, 'Z' | 'X')))
-            .collect()
+        let mut alive = self.members()?;
+        alive.retain(|pid| {
+            Some(*pid) != reaper
+                && procfs::stat(*pid).is_some_and(|s| !matches!(s.state, 'Z' | 'X'))
+        });
+        Ok(alive)
     }
 
     /// Whether it is known to be empty, without waiting. To be asked once its program has ended: then
@@ -369,7 +372,7 @@ impl Tree {
                     || held
                         .group
                         .as_ref()
-                        .is_none_or(|group| !group.is_populated());
+                        .is_none_or(|group| group.is_populated() == Ok(false));
                 held.empty.store(empty, Ordering::Release);
                 empty
             }
@@ -378,46 +381,70 @@ impl Tree {
         }
     }
 
-    /// Sends a signal to each member; says how many got it.
-    pub(crate) fn signal(&self, number: i32) -> u32 {
-        self.signal_only(number, |_| true)
+    /// Sends a signal to each member that is wanted; says how many got it. Where it fails, some may have.
+    pub(crate) fn signal(&self, number: i32, wanted: impl Fn(i32) -> bool) -> Result<u32, Errno> {
+        let mut told = HashSet::new();
+        self.signal_others(number, wanted, &mut told)?;
+        Ok(told.len() as u32)
     }
 
-    fn signal_only(&self, number: i32, mut wanted: impl FnMut(i32) -> bool) -> u32 {
-        // Pinned first, then checked to be members still: a pid that a stranger took over before
-        // it was pinned is no member any more, so a stranger is never hit.
-        let pinned: Vec<(i32, OwnedFd)> = self
-            .members()
-            .into_iter()
-            .filter(|pid| wanted(*pid))
-            .filter_map(|pid| Some((pid, procfs::pin(pid).ok()?)))
-            .collect();
-        if pinned.is_empty() {
-            return 0;
+    /// The same for those who were not told before.
+    fn signal_others(
+        &self,
+        number: i32,
+        wanted: impl Fn(i32) -> bool,
+        told: &mut HashSet<i32>,
+    ) -> Result<(), Errno> {
+        let mut others = self.members()?;
+        others.retain(|pid| !told.contains(pid) && wanted(*pid));
+        for some in others.chunks(PINNED_AT_ONCE) {
+            // Pinned first, then checked to be members still: a pid that a stranger took over before
+            // it was pinned is no member any more, so a stranger is never hit.
+            let mut pinned = Vec::with_capacity(some.len());
+            for pid in some {
+                match procfs::pin(*pid) {
+                    Ok(held) => pinned.push((*pid, held)),
+                    Err(errno) if is_lack(errno) => return Err(errno),
+                    Err(_) => {}
+                }
+            }
+            if pinned.is_empty() {
+                continue;
+            }
+            let members: HashSet<i32> = self.members()?.into_iter().collect();
+            for (pid, held) in &pinned {
+                if members.contains(pid) && wanted(*pid) && signal::send(held, number).is_ok() {
+                    told.insert(*pid);
+                }
+            }
         }
-        let members: HashSet<i32> = self.members().into_iter().collect();
-        pinned
-            .iter()
-            .filter(|(pid, pinned)| members.contains(pid) && signal::send(pinned, number).is_ok())
-            .count() as u32
+        Ok(())
     }
 
     /// Resolves when no member is left.
     pub(crate) async fn empty(&self) {
-        let waited = match self {
-            Self::Group(held) => match &held.group {
-                Some(group) => empty_group(group).await,
-                None => Ok(()),
-            },
-            Self::Keeper { pidfd, .. } => ended(pidfd).await,
-            Self::Gone => Ok(()),
-        };
-        if let Err(error) = waited {
-            tracing::warn!(%error, "cannot watch a process tree");
+        loop {
+            let waited = match self {
+                Self::Group(held) => match &held.group {
+                    Some(group) => empty_group(group).await,
+                    None => Ok(()),
+                },
+                Self::Keeper { pidfd, .. } => ended(pidfd).await,
+                Self::Gone => Ok(()),
+            };
+            match waited {
+                Ok(()) => return,
+                Err(error) if reactor::is_full(&error) => sleep(LACK_PAUSE).await,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot watch a process tree");
+                    return;
+                }
+            }
         }
     }
 
-    /// TERM, grace, KILL for the whole tree. Returns when it is gone, or says what is not.
+    /// TERM, grace, KILL for the whole tree. Returns when it is gone, or says what is not. Whoever cannot look
+    /// because descriptors or memory are used up cannot kill either: it waits until there are some.
     pub(crate) async fn kill(&self, grace: Duration) -> KillReply {
         if grace.is_zero()
             && let Self::Group(held) = self
@@ -428,13 +455,14 @@ impl Tree {
             held.killed.store(true, Ordering::Release);
             let _ = group.freeze();
         }
-        let before = self.members().len() as u32;
+        let members = unless_lacking(|| self.members()).await;
+        let before = members.as_ref().map_or(0, |members| members.len() as u32);
         let reply = |method: &str| KillReply {
             method: method.to_owned(),
             killed: before,
             survivors: Vec::new(),
         };
-        if before == 0 {
+        if members.is_ok_and(|members| members.is_empty()) {
             return reply("already_ended");
         }
         if !grace.is_zero() && self.end_gently(grace).await {
@@ -443,15 +471,17 @@ impl Tree {
         let (method, gone) = match self {
             Self::Group(held) => {
                 held.killed.store(true, Ordering::Release);
-                let killed = held.group.as_ref().map_or(Ok(()), |group| {
-                    // Freezing first keeps a fork bomb from outrunning the kill. It may fail
-                    // without harm: kill alone is enough for anything that does not fork.
-                    let _ = group.freeze();
-                    group.kill()
+                let killed = unless_lacking(|| {
+                    held.group.as_ref().map_or(Ok(()), |group| {
+                        // Freezing first keeps a fork bomb from outrunning the kill. It may fail
+                        // without harm: kill alone is enough for anything that does not fork.
+                        let _ = group.freeze();
+                        group.kill()
+                    })
                 });
-                if let Err(errno) = killed {
+                if let Err(errno) = killed.await {
                     tracing::warn!(%errno, "cgroup.kill failed, signalling members instead");
-                    self.signal(SIGKILL);
+                    let _ = unless_lacking(|| self.signal(SIGKILL, |_| true)).await;
                 }
                 ("cgroup_kill", self.empties().await)
             }
@@ -468,8 +498,9 @@ impl Tree {
         };
         let mut reply = reply(method);
         if !gone {
-            reply.survivors = self
-                .alive()
+            reply.survivors = unless_lacking(|| self.alive())
+                .await
+                .unwrap_or_default()
                 .into_iter()
                 .map(|pid| Survivor {
                     pid,
@@ -480,11 +511,13 @@ impl Tree {
         reply
     }
 
-    /// Whether the killed are gone in time. Where the machine stood still they had none of it, so there is a
-    /// little more.
+    /// Whether the killed are gone in time.
     async fn empties(&self) -> bool {
-        timeout(KILL_DEADLINE, self.empty()).await.is_ok()
-            || timeout(ONCE_MORE, self.empty()).await.is_ok()
+        tokio::select! {
+            biased;
+            () = self.empty() => true,
+            () = task::own_time(KILL_DEADLINE) => false,
+        }
     }
 
     /// TERM for every member, also for those born while the others were being told. Says whether
@@ -493,30 +526,34 @@ impl Tree {
         let deadline = tokio::time::Instant::now() + grace;
         let mut told = HashSet::new();
         for look_again in TERM_AGAIN {
-            self.signal_only(SIGTERM, |pid| told.insert(pid));
+            // Who cannot be told for now is told in a later round.
+            let _ = self.signal_others(SIGTERM, |_| true, &mut told);
             // A stopped process acts on TERM only once it runs again.
-            self.signal(SIGCONT);
+            let _ = self.signal(SIGCONT, |_| true);
             let until = deadline.min(tokio::time::Instant::now() + look_again);
             if timeout_at(until, self.empty()).await.is_ok() {
                 return true;
             }
         }
-        self.signal_only(SIGTERM, |pid| told.insert(pid));
+        let _ = self.signal_others(SIGTERM, |_| true, &mut told);
         timeout_at(deadline, self.empty()).await.is_ok()
     }
 
     /// Without a group: kill what is found, until nothing is. The pause is needed because
     /// no event tells of a fork.
     async fn walk_and_kill(&self) -> bool {
-        let deadline = tokio::time::Instant::now() + KILL_DEADLINE;
-        loop {
-            self.signal(SIGKILL);
-            if timeout(WALK_PAUSE, self.empty()).await.is_ok() {
-                return true;
+        let killing = async {
+            loop {
+                let _ = unless_lacking(|| self.signal(SIGKILL, |_| true)).await;
+                if timeout(WALK_PAUSE, self.empty()).await.is_ok() {
+                    break;
+                }
             }
-            if tokio::time::Instant::now() > deadline {
-                return false;
-            }
+        };
+        tokio::select! {
+            biased;
+            () = killing => true,
+            () = task::own_time(KILL_DEADLINE) => false,
         }
     }
 
@@ -529,6 +566,7 @@ impl Tree {
             Self::Keeper { .. } | Self::Gone => {
                 let ticks: u64 = self
                     .members()
+                    .unwrap_or_default()
                     .into_iter()
                     .filter_map(|pid| procfs::stat(pid).map(|s| s.cpu_ticks))
                     .sum();
@@ -538,8 +576,18 @@ impl Tree {
     }
 }
 
+/// What an attempt says once it does not lack descriptors or memory.
+async fn unless_lacking<T>(mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match attempt() {
+            Err(errno) if is_lack(errno) => sleep(LACK_PAUSE).await,
+            said => return said,
+        }
+    }
+}
+
 async fn empty_group(group: &Group) -> std::io::Result<()> {
-    if !group.is_populated() {
+    if !group.is_populated()? {
         return Ok(());
     }
     let events = reactor::watch(group.events()?, Interest::PRIORITY)?;

@@ -594,6 +594,12 @@ fn end_everything(options: &InitOptions) {
     }
 }
 
+/// Pause before it is looked again who descends from us, where a descriptor or memory to look with was lacking.
+const LOOK_AGAIN: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 10_000_000,
+};
+
 /// Ends all that descends from us, for a child subreaper or PID 1 of a namespace.
 pub(crate) fn end_all(namespaced: bool) {
     let me = rustix::process::getpid().as_raw_pid();
@@ -601,7 +607,11 @@ pub(crate) fn end_all(namespaced: bool) {
         if namespaced {
             signal::kill_all_below_namespace_init();
         }
-        for pid in procfs::descendants(me) {
+        let Ok(found) = procfs::descendants(me) else {
+            let _ = poll(&mut [], Some(&LOOK_AGAIN));
+            continue;
+        };
+        for pid in found {
             if let Ok(pinned) = procfs::pin(pid) {
                 let _ = signal::send(&pinned, 9);
             }

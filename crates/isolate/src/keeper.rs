@@ -111,10 +111,13 @@ impl Keepers {
         if !self.strays_possible {
             return Vec::new();
         }
-        let mut strays = procfs::children(getpid().as_raw_pid());
+        let children = procfs::children(getpid().as_raw_pid());
+        // Where it cannot be looked, there may be some.
+        let looked = children.is_ok();
+        let mut strays = children.unwrap_or_default();
         strays.retain(|pid| !self.serving.contains_key(pid) && !is_known(*pid));
         for &stray in &strays {
-            for pid in procfs::descendants(stray) {
+            for pid in procfs::descendants(stray).unwrap_or_default() {
                 kill_below(pid, stray);
             }
             // Our own child has its pid until we reap it.
@@ -124,7 +127,9 @@ impl Keepers {
         }
         let now = Instant::now();
         self.lost
-            .extract_if(.., |(_, deadline)| strays.is_empty() || *deadline <= now)
+            .extract_if(.., |(_, deadline)| {
+                (looked && strays.is_empty()) || *deadline <= now
+            })
             .map(|(lost, _)| lost)
             .collect()
     }

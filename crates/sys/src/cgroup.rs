@@ -225,24 +225,29 @@ impl Group {
         }
     }
 
-    /// Pids of its members as this process sees them. Zombies are not members.
-    pub fn members(&self) -> Vec<i32> {
-        self.read("cgroup.procs")
-            .unwrap_or_default()
-            .lines()
-            .filter_map(|l| l.parse().ok())
-            .filter(|pid| *pid > 0)
-            .collect()
+    /// Pids of its members as this process sees them; of a group that was removed, none. Zombies are not
+    /// members.
+    pub fn members(&self) -> Result<Vec<i32>, Errno> {
+        let text = match self.read("cgroup.procs") {
+            Err(errno) if is_removed(errno) => return Ok(Vec::new()),
+            read => read?,
+        };
+        let pids = text.lines().filter_map(|line| line.parse().ok());
+        Ok(pids.filter(|pid| *pid > 0).collect())
     }
 
     /// Whether anything lives in it or below.
-    pub fn is_populated(&self) -> bool {
+    pub fn is_populated(&self) -> Result<bool, Errno> {
         let mut text = [0; 128];
         let read = self
             .events()
             .and_then(|events| rustix::io::read(&events, &mut text));
-        let text = text.get(..read.unwrap_or(0)).unwrap_or_default();
-        text.windows(11).any(|part| part == b"populated 1")
+        let read = match read {
+            Err(errno) if is_removed(errno) => return Ok(false),
+            read => read?,
+        };
+        let text = text.get(..read).unwrap_or_default();
+        Ok(text.windows(11).any(|part| part == b"populated 1"))
     }
 
     /// A descriptor of `cgroup.events` that becomes readable with priority when the group changes
@@ -333,6 +338,11 @@ impl Group {
             let _ = poll(&mut waiting, Some(&BURIAL_PAUSE));
         }
     }
+}
+
+/// What the files of a group answer that is there no more, before and after they are opened.
+fn is_removed(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::NODEV)
 }
 
 /// One number of a text that holds several by name, a line each.

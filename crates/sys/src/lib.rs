@@ -12,6 +12,7 @@ pub mod cgroup;
 pub mod identity;
 #[cfg(feature = "knock")]
 pub mod knock;
+mod lack;
 pub mod landlock;
 pub mod memory;
 pub mod mounts;
@@ -29,4 +30,5 @@ pub mod task;
 pub mod turn;
 pub mod wire;
 
+pub use lack::is_lack;
 pub use rustix::io::Errno;

@@ -8,6 +8,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::is_lack;
+
 /// The pid of a pidfd's process as this process sees it; `None` once it is reaped.
 pub fn pid_of(pidfd: &impl AsRawFd) -> Option<i32> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
@@ -25,14 +27,24 @@ pub fn pin(pid: i32) -> Result<OwnedFd, Errno> {
     pidfd_open(Pid::from_raw(pid).ok_or(Errno::SRCH)?, PidfdFlags::empty())
 }
 
+/// What was read of a process; nothing when it is gone. What could not be opened for a lack is not gone.
+fn of_the_living<T>(read: std::io::Result<T>) -> Result<Option<T>, Errno> {
+    read.map(Some)
+        .or_else(|error| match Errno::from_io_error(&error) {
+            Some(errno) if is_lack(errno) => Err(errno),
+            _ => Ok(None),
+        })
+}
+
 /// Children of a process (of all its threads). Empty when it is gone.
-pub fn children(pid: i32) -> Vec<i32> {
-    let of_thread = |thread: &str| -> Vec<i32> {
-        fs::read_to_string(format!("/proc/{pid}/task/{thread}/children"))
+pub fn children(pid: i32) -> Result<Vec<i32>, Errno> {
+    let of_thread = |thread: &str| -> Result<Vec<i32>, Errno> {
+        let list = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children"));
+        Ok(of_the_living(list)?
             .unwrap_or_default()
             .split_whitespace()
             .filter_map(|child| child.parse().ok())
-            .collect()
+            .collect())
     };
     let main = pid.to_string();
     // The link count of the directory tells of other threads without reading it.
@@ -42,21 +54,20 @@ pub fn children(pid: i32) -> Vec<i32> {
         return of_thread(&main);
     }
     let mut found = Vec::new();
-    if let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) {
-        for thread in threads.flatten() {
-            let name = thread.file_name();
-            if let Some(name) = name.to_str()
-                && name != main
-            {
-                found.extend(of_thread(name));
-            }
+    let threads = of_the_living(fs::read_dir(format!("/proc/{pid}/task")))?;
+    for thread in threads.into_iter().flatten().flatten() {
+        let name = thread.file_name();
+        if let Some(name) = name.to_str()
+            && name != main
+        {
+            found.extend(of_thread(name)?);
         }
     }
     // A thread that ends leaves its children to the main one: that is asked last, and tells of some again.
-    found.extend(of_thread(&main));
+    found.extend(of_thread(&main)?);
     let mut known = HashSet::new();
     found.retain(|pid| known.insert(*pid));
-    found
+    Ok(found)
 }
 
 /// How often a walk is repeated in which processes ended. Whoever starts and ends them faster is not followed.
@@ -66,36 +77,36 @@ const WALKS: usize = 8;
 ///
 /// A process that ends gives its children to one above it, which may have been asked already: they would be in no
 /// list though they live. So a walk that met ended processes is repeated until it meets no others.
-pub fn descendants(pid: i32) -> Vec<i32> {
+pub fn descendants(pid: i32) -> Result<Vec<i32>, Errno> {
     let mut ended_before = HashSet::new();
     let mut found = Vec::new();
     for _ in 0..WALKS {
         let ended;
-        (found, ended) = walk(pid);
+        (found, ended) = walk(pid)?;
         if ended.is_subset(&ended_before) {
             break;
         }
         ended_before = ended;
     }
-    found
+    Ok(found)
 }
 
 /// One walk: what is below, and those of it that had ended when they were asked for their children.
-fn walk(pid: i32) -> (Vec<i32>, HashSet<i32>) {
-    let mut found = children(pid);
+fn walk(pid: i32) -> Result<(Vec<i32>, HashSet<i32>), Errno> {
+    let mut found = children(pid)?;
     let mut known: HashSet<i32> = found.iter().copied().collect();
     let mut ended = HashSet::new();
     let mut next = 0;
     while let Some(&parent) = found.get(next) {
         next += 1;
-        let below = children(parent);
+        let below = children(parent)?;
         if below.is_empty() && stat(parent).is_none_or(|stat| matches!(stat.state, 'Z' | 'X')) {
             ended.insert(parent);
         }
         // One that was moved while we walked can be met twice.
         found.extend(below.into_iter().filter(|pid| known.insert(*pid)));
     }
-    (found, ended)
+    Ok((found, ended))
 }
 
 /// The parent of a process.
@@ -256,7 +267,7 @@ for line in sys.stdin:
             std::io::Write::write_all(&mut asked, format!("{last}\n").as_bytes()).unwrap();
             last = lines.next().unwrap().unwrap();
             let born: i32 = last.parse().unwrap();
-            assert!(descendants(root).contains(&born), "{round}");
+            assert!(descendants(root).unwrap().contains(&born), "{round}");
             assert!(is_below(born, root), "{round}");
         }
         drop(asked);

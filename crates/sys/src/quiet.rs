@@ -93,17 +93,12 @@ impl QuietStream {
         match socket.and_then(|socket| reactor::watch(socket, Interest::WRITABLE)) {
             Ok(watched) => Ok(Room::Watched(watched)),
             // What is open is not to end because nothing more can be opened.
-            Err(error) if is_lack(&error) => Ok(Room::Later(Box::pin(sleep(NO_DESCRIPTOR)))),
+            Err(error) if reactor::is_full(&error) => {
+                Ok(Room::Later(Box::pin(sleep(NO_DESCRIPTOR))))
+            }
             Err(error) => Err(error),
         }
     }
-}
-
-fn is_lack(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOSPC)
-    )
 }
 
 impl AsyncRead for QuietStream {

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -15,4 +16,9 @@ pub fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` names one open descriptor from its making to its drop, and `AsyncFd`
     // owns it, so that it is deregistered before it is closed.
     unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(io::Error::from)
+}
+
+/// Whether nothing more can be watched for now: no descriptor or memory, or no room among what epoll may watch.
+pub fn is_full(error: &io::Error) -> bool {
+    Errno::from_io_error(error).is_some_and(|errno| crate::is_lack(errno) || errno == Errno::NOSPC)
 }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use sandshell_client::OutputQuery;
-use sandshell_client::types::{ErrorCode, StreamName};
-use sandshell_testkit::Agent;
+use sandshell_client::types::{ErrorCode, KillRequest, ProcessRequest, StreamName, WaitRequest};
+use sandshell_testkit::{Agent, alive_with_marker};
 
 use super::bench::{Bench, REQUESTS};
 use super::{Dice, full, say};
-use crate::calls::{Shell, exec, exec_of, in_time, process_of, start};
+use crate::calls::{Shell, exec, exec_of, in_time, marker, process_of, start, wait_for_text};
 
 /// Most descriptors that a request needs at a time.
 const ENOUGH: usize = 24;
@@ -162,4 +162,80 @@ async fn an_agent_without_descriptors_waits_for_some() {
     let output = in_time(output.await.unwrap().read_to_end()).await.unwrap();
     let expected: String = (1..=20).map(|n| n.to_string() + "\n").collect();
     assert_eq!(output, expected);
+}
+
+/// Where the agent keeps trees in groups, and where in the hands of keepers.
+const PLACES: [Option<&str>; 3] = [None, Some("cgroup"), Some("cgroup,pid-namespace")];
+
+/// Who cannot look at a tree does not know whether it has ended: a kill waits until it can be done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_without_descriptors_is_done_when_there_are_some() {
+    for without in PLACES {
+        let mut agent = Agent::builder();
+        if let Some(without) = without {
+            agent = agent.args(["--without", without]);
+        }
+        let agent = agent.start();
+        let (client, other) = (agent.client(), agent.client());
+        let mark = marker();
+        let id = start(
+            &client,
+            &process_of(&format!(
+                "setsid bash -c 'sleep 1000; : {mark}' & echo up; wait"
+            )),
+        )
+        .await;
+        wait_for_text(&client, &id, "up").await;
+        in_time(other.healthz()).await.unwrap();
+        let room = Room::of(agent.pid(), 0);
+        let request = KillRequest { grace_ms: Some(0) };
+        let killing = client.kill_process(&id, &request);
+        let meanwhile = async {
+            // Each answer is a turn in which the kill could have been answered, too.
+            for _ in 0..20 {
+                in_time(other.healthz()).await.unwrap();
+            }
+            drop(room);
+        };
+        let (reply, ()) = tokio::join!(in_time(killing), meanwhile);
+        let reply = reply.unwrap();
+        assert_ne!(reply.method, "already_ended", "{without:?}");
+        assert!(reply.survivors.is_empty(), "{without:?} {reply:?}");
+        assert_eq!(alive_with_marker(&mark), Vec::<i32>::new(), "{without:?}");
+    }
+}
+
+/// The same for what ends because its time is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_timeout_without_descriptors_is_enforced_when_there_are_some() {
+    for without in PLACES {
+        let mut agent = Agent::builder();
+        if let Some(without) = without {
+            agent = agent.args(["--without", without]);
+        }
+        let agent = agent.start();
+        let (client, other) = (agent.client(), agent.client());
+        let mark = marker();
+        let request = ProcessRequest {
+            timeout_ms: Some(1000),
+            ..process_of(&format!(
+                "trap '' TERM; while :; do sleep 0.1; : {mark}; done"
+            ))
+        };
+        let id = start(&client, &request).await;
+        in_time(other.healthz()).await.unwrap();
+        let room = Room::of(agent.pid(), 0);
+        let timed_out = async {
+            while !other.process(&id).await.unwrap().timed_out {
+                tokio::task::yield_now().await;
+            }
+        };
+        in_time(timed_out).await;
+        drop(room);
+        let ended = in_time(client.wait_process(&id, &WaitRequest::default()))
+            .await
+            .unwrap();
+        assert!(ended.process.timed_out, "{without:?} {ended:?}");
+        assert_eq!(alive_with_marker(&mark), Vec::<i32>::new(), "{without:?}");
+    }
 }

@@ -126,20 +126,43 @@ fn answer(exit_code: i32, result: &str) -> Value {
 }
 
 /// A context that ends with its one run, or with whoever asked for it.
-struct OfOneRun<'a> {
-    sandbox: &'a Client,
+struct OfOneRun {
+    sandbox: Client,
     id: ContextId,
     over: bool,
 }
 
-impl OfOneRun<'_> {
+impl OfOneRun {
+    /// Makes one. Whoever asked may go while it is made: a task of its own waits for it, and leaves it to nobody.
+    async fn make(sandbox: &Client, request: ContextRequest) -> Result<Self, Fault> {
+        let sandbox = sandbox.clone();
+        let making = tokio::spawn(async move {
+            let id = sandbox.create_context(&request).await?.id;
+            Ok(Self {
+                sandbox,
+                id,
+                over: false,
+            })
+        });
+        making.await.map_err(|_| not_made())?
+    }
+
     async fn end(mut self) {
-        delete(self.sandbox, &self.id).await;
+        delete(&self.sandbox, &self.id).await;
         self.over = true;
     }
 }
 
-impl Drop for OfOneRun<'_> {
+fn not_made() -> Fault {
+    let message = "The context of this run was not made";
+    Fault::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "INTERNAL_SERVER_ERROR",
+        message,
+    )
+}
+
+impl Drop for OfOneRun {
     fn drop(&mut self) {
         if self.over {
             return;
@@ -173,11 +196,7 @@ async fn typescript(sandbox: &Client, asked: Program) -> Shown {
         kernel: KernelChoice::Builtin,
         ..ContextRequest::new(Language::Typescript)
     };
-    let context = OfOneRun {
-        sandbox,
-        id: sandbox.create_context(&context).await?.id,
-        over: false,
-    };
+    let context = OfOneRun::make(sandbox, context).await?;
     let run = sandbox.run_code(&context.id, &request).await;
     context.end().await;
     let run = run?;
@@ -190,4 +209,44 @@ async fn typescript(sandbox: &Client, asked: Program) -> Shown {
     }
     let failed = i32::from(run.error.is_some());
     Ok(Json(answer(run.end.exit_code.unwrap_or(failed), &result)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::Scripted;
+
+    #[tokio::test]
+    async fn a_context_that_nobody_waits_for_any_more_is_deleted() {
+        let made = json!({
+            "id": "left",
+            "language": "typescript",
+            "kernel": "builtin",
+            "interpreter": "node",
+            "state": "idle",
+            "cwd": "/",
+            "pid": 1,
+            "execution_count": 0,
+            "queue_length": 0,
+            "restarts": 0,
+            "created_at": "2026-01-01T00:00:00Z",
+        });
+        let mut server = Scripted::new([(201, made)]);
+        let client = server.client.clone();
+        let asked = Program {
+            code: "1".to_owned(),
+            language: None,
+            argv: None,
+            envs: None,
+            timeout: None,
+        };
+        tokio::select! {
+            biased;
+            _ = typescript(&client, asked) => unreachable!("it has only begun"),
+            () = std::future::ready(()) => {}
+        }
+        for expected in ["POST /v1/contexts", "DELETE /v1/contexts/left"] {
+            assert_eq!(server.asked().await.as_deref(), Some(expected));
+        }
+    }
 }

@@ -115,7 +115,7 @@ fn targets(bound: SocketAddr, foreign: &[IpAddr]) -> Vec<SocketAddr> {
 fn holders(init: i32, rows: &[Row]) -> Vec<Found> {
     let mut wanted: HashMap<u64, Row> = rows.iter().map(|row| (row.inode, *row)).collect();
     let mut found = Vec::new();
-    for pid in procfs::descendants(init) {
+    for pid in procfs::descendants(init).unwrap_or_default() {
         if wanted.is_empty() {
             break;
         }

@@ -148,12 +148,13 @@ impl Interrupt {
     }
 }
 
-/// What a shell waits for: everything below it except what it started in the background.
+/// What a shell waits for: everything below it except what it started in the background. What cannot be looked
+/// at for now is left out.
 pub(crate) fn foreground(shell: i32) -> Vec<i32> {
     let mut found = Vec::new();
     let mut parents = vec![shell];
     while let Some(parent) = parents.pop() {
-        for child in procfs::children(parent) {
+        for child in procfs::children(parent).unwrap_or_default() {
             if !procfs::ignores_interrupt(child) {
                 found.push(child);
                 parents.push(child);
@@ -163,9 +164,10 @@ pub(crate) fn foreground(shell: i32) -> Vec<i32> {
     found
 }
 
-/// What is in a shell's tree, but does not descend from it.
+/// What is in a shell's tree, but does not descend from it. What cannot be looked at for now is met at the next
+/// stage.
 fn orphans(live: &Live, shell: i32) -> impl Iterator<Item = i32> {
-    let members = live.tree.members().into_iter();
+    let members = live.tree.members().unwrap_or_default().into_iter();
     members.filter(move |pid| *pid != shell && !procfs::is_below(*pid, shell))
 }
 

@@ -223,7 +223,9 @@ fn pass_on(group: &Group, controller: Controller) -> Result<(), String> {
 /// Moves this process and what it started to a group below. Others are not ours to move.
 fn leave(group: &Group) -> Result<(), String> {
     let me = rustix::process::getpid().as_raw_pid();
-    let members = group.members();
+    let members = group
+        .members()
+        .map_err(|errno| format!("cannot see who lives in our own group: {errno}"))?;
     // The launcher's hub is ours too.
     let first = procfs::first_of_our_program(me);
     let strange = members

@@ -566,13 +566,15 @@ fn kill_members(group: &Group) -> usize {
             killed += kill_members(&child);
         }
     }
+    // Who cannot be looked at for now is not killed: the group is not removed then, and it is tried again.
     let pinned: Vec<OwnedFd> = group
         .members()
+        .unwrap_or_default()
         .into_iter()
         .filter_map(|pid| procfs::pin(pid).ok())
         .collect();
     // Pinned first, then checked to be members still, so that a stranger is never hit.
-    let members = group.members();
+    let members = group.members().unwrap_or_default();
     let mut told: Vec<&OwnedFd> = Vec::new();
     for pidfd in &pinned {
         if procfs::pid_of(pidfd).is_some_and(|pid| members.contains(&pid))

@@ -50,7 +50,7 @@ impl StandIn {
         while stand_in.outer.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "the stand-in does not come up");
             // It is ready once it sleeps in a user namespace of its own.
-            let found = procfs::children(above).into_iter().next();
+            let found = procfs::children(above).unwrap().into_iter().next();
             if let Some(pid) = found
                 && procfs::command_line(pid) == "sleep 1000"
             {

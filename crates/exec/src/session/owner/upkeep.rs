@@ -58,7 +58,9 @@ impl Owner {
         let former = std::mem::replace(&mut self.shell, fresh);
         {
             let mut facts = self.session.facts();
-            facts.trees.retain(|live| !live.tree.members().is_empty());
+            facts
+                .trees
+                .retain(|live| live.tree.members() != Ok(Vec::new()));
             facts.trees.push(self.shell.running.live.clone());
             facts.pid = self.shell.running.pid;
             facts.restores += 1;
