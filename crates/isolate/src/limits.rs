@@ -42,6 +42,11 @@ const MOST_INODES: u64 = 1 << 32;
 /// Fewest open files of each process: init and a session's shell have some dozens.
 const LEAST_OPEN_FILES: u64 = 64;
 
+/// Whether we ourselves have too little of something, which says nothing of the groups.
+fn is_lack(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
+}
+
 /// Processors that there are for us, and so for a sandbox. Found out once, for it takes dozens of calls.
 pub fn processors() -> u64 {
     static FOUND: LazyLock<u64> =
@@ -111,6 +116,14 @@ pub enum LimitError {
         /// What there is too little of.
         errno: Errno,
     },
+    /// Whether there is something of this name cannot be seen.
+    #[error("the groups of {name:?} cannot be looked at: {errno}")]
+    Unseen {
+        /// The name.
+        name: String,
+        /// Why not.
+        errno: Errno,
+    },
     /// Another sandbox of this name lives.
     #[error("something still lives in the groups of {name:?}")]
     InUse {
@@ -136,7 +149,7 @@ impl LimitError {
             | Self::BelowUse { limit, .. }
             | Self::Unavailable { limit, .. } => Some(limit),
             Self::BeyondMemory { .. } => Some("disk_bytes"),
-            Self::Lack { .. } | Self::InUse { .. } => None,
+            Self::Lack { .. } | Self::Unseen { .. } | Self::InUse { .. } => None,
         }
     }
 }

@@ -7,6 +7,8 @@ use sandshell_sys::cgroup::{Controller, Facts, Group, Seat, Version, locate, loc
 use sandshell_sys::procfs;
 use serde::{Deserialize, Serialize};
 
+use super::is_lack;
+
 /// Where a process that makes groups goes when its own group is to be divided: version 2 allows
 /// members only in groups whose children have no controllers. A service manager may have put us there
 /// already (`DelegateSubgroup=` of systemd); then it can also start us again beside what we left running.
@@ -67,7 +69,7 @@ impl Parent {
         let no = || "it was not to be had".to_owned();
         let open = |path: &Path| match Group::open(path) {
             Ok(group) => Ok(group.is_real().then_some(group).ok_or_else(no)),
-            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(errno),
+            Err(errno) if is_lack(errno) => Err(errno),
             Err(_) => Ok(Err(no())),
         };
         let unified = match &whereabouts.unified {

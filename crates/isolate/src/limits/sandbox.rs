@@ -10,9 +10,15 @@ use sandshell_sys::{procfs, signal};
 use sandshell_types::{Layer, Protection, ProtectionStatus};
 
 use super::parent::{enable_below, make_child};
-use super::{Common, Controllers, LimitError, Parent, SandboxLimits, wanted};
+use super::{Common, Controllers, LimitError, Parent, SandboxLimits, is_lack, wanted};
 
 const SIGKILL: i32 = 9;
+
+/// What `cgroup.events` says of a group that stands still.
+const FROZEN: &str = "frozen 1";
+
+/// What it says of one in which nothing lives.
+const EMPTY: &str = "populated 0";
 
 /// Version 1 tells nobody when it is done, so it is asked again after this long.
 const PAUSE: Timespec = Timespec {
@@ -82,7 +88,11 @@ impl SandboxGroups {
             Errno::BUSY => LimitError::InUse {
                 name: name.to_owned(),
             },
-            errno => LimitError::Lack { errno },
+            errno if is_lack(errno) => LimitError::Lack { errno },
+            errno => LimitError::Unseen {
+                name: name.to_owned(),
+                errno,
+            },
         })?;
         let unified = parent
             .unified
@@ -304,12 +314,38 @@ impl SandboxGroups {
     }
 
     /// Stops the whole sandbox, agent and all, or where only version 1 can, its commands. Says whether
-    /// everything stood still within the time; to be called where blocking is allowed.
+    /// everything stands still within the time; otherwise it runs, for half frozen is worse than not at all. One that
+    /// stood still before does so whatever fails here. To be called where blocking is allowed.
     pub fn freeze(&self, within: Duration) -> Result<bool, Errno> {
-        let until = Instant::now() + within;
+        if self.is_frozen()? {
+            return Ok(true);
+        }
+        let frozen = self.stop(Instant::now() + within);
+        if frozen != Ok(true) {
+            let _ = self.thaw();
+        }
+        frozen
+    }
+
+    /// Whether it was told to stand still and does.
+    fn is_frozen(&self) -> Result<bool, Errno> {
         if let Ok(made) = &self.unified {
+            // The events tell of what stands still for a group above, too.
+            let told = made.sandbox.read("cgroup.freeze")?.trim() == "1";
+            return Ok(told && made.sandbox.read("cgroup.events")?.contains(FROZEN));
+        }
+        match &self.freezer {
+            Ok(freezer) => Ok(freezer.group.read("freezer.state")?.trim() == "FROZEN"),
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn stop(&self, until: Instant) -> Result<bool, Errno> {
+        if let Ok(made) = &self.unified {
+            // Opened before anything is done.
+            let events = made.sandbox.events()?;
             made.sandbox.freeze()?;
-            return wait_for(&made.sandbox, b"frozen 1", until);
+            return wait_for(&events, FROZEN, until);
         }
         let freezer = self.freezer.as_ref().map_err(|_| Errno::OPNOTSUPP)?;
         freezer.group.write("freezer.state", "FROZEN")?;
@@ -440,7 +476,7 @@ fn make_room(seat: &Seat, limit: Limit) -> Result<(), LimitError> {
 /// Why the kernel did not take a limit.
 fn not_set(name: &'static str, seat: &Seat, limit: Limit, errno: Errno) -> LimitError {
     let reason = match (limit, errno) {
-        (_, Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return LimitError::Lack { errno },
+        (_, errno) if is_lack(errno) => return LimitError::Lack { errno },
         (Limit::Memory(asked), Errno::BUSY) => {
             return LimitError::BelowUse {
                 limit: name,
@@ -542,7 +578,10 @@ fn end(group: &Group, until: Instant) -> bool {
         }
         match group.kill() {
             Ok(()) => {
-                if !wait_for(group, b"populated 0", until).unwrap_or(false) {
+                let empty = group
+                    .events()
+                    .and_then(|events| wait_for(&events, EMPTY, until));
+                if empty != Ok(true) {
                     return false;
                 }
             }
@@ -596,18 +635,17 @@ fn kill_members(group: &Group) -> usize {
 }
 
 /// Waits until `cgroup.events` says so.
-fn wait_for(group: &Group, word: &[u8], until: Instant) -> Result<bool, Errno> {
-    let events = group.events()?;
+fn wait_for(events: &OwnedFd, word: &str, until: Instant) -> Result<bool, Errno> {
     loop {
         let mut text = [0; 128];
-        let read = rustix::io::pread(&events, &mut text, 0)?;
-        let text = text.get(..read).unwrap_or_default();
-        if text.windows(word.len()).any(|part| part == word) {
+        let read = rustix::io::pread(events, &mut text, 0)?;
+        let text = String::from_utf8_lossy(text.get(..read).unwrap_or_default());
+        if text.contains(word) {
             return Ok(true);
         }
         let left = until.saturating_duration_since(Instant::now());
         let timeout = Timespec::try_from(left).map_err(|_| Errno::INVAL)?;
-        let mut waiting = [PollFd::new(&events, PollFlags::PRI)];
+        let mut waiting = [PollFd::new(events, PollFlags::PRI)];
         match poll(&mut waiting, Some(&timeout)) {
             Ok(0) => return Ok(false),
             Ok(_) | Err(Errno::INTR) => {}
