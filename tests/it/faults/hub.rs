@@ -188,7 +188,6 @@ async fn a_hub_started_with_few_descriptors_leaves_no_leftover_alive() {
     ));
     assert!(last.is_some(), "it never started");
     assert!(!alive(), "with {last:?} files it started beside a leftover");
-    assert!(told > 0);
 }
 
 /// Sends descriptors to itself that it never takes, far more than it may have open.
