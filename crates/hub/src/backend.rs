@@ -20,6 +20,9 @@ use sandshell_types::{Protection, SandboxId, SandboxLimits, SandboxSpec};
 /// A future of a backend's call.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// What a sweep could not destroy, and why.
+pub type NotSwept = Vec<(Place, BackendError)>;
+
 /// The name of a sandbox at its backend: 12 hexadecimal digits, so that paths stay short.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place(String);
@@ -82,10 +85,7 @@ pub enum Endpoint {
 
 /// Whether we ourselves have too little of something, which says nothing of whoever was to be reached.
 pub(crate) fn is_lack(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)
-    )
+    Errno::from_io_error(error).is_some_and(sandshell_sys::is_lack)
 }
 
 /// Why a backend did not do what it was asked to.
@@ -129,6 +129,9 @@ pub enum BackendError {
     /// The sandbox is dead.
     #[error("{0}")]
     Dead(String),
+    /// The sandbox is dead, and what it had cannot be removed, for this reason.
+    #[error(transparent)]
+    Remains(Box<Self>),
     /// We ourselves have too little of something, which says nothing of the sandbox; nothing was done.
     #[error("{action}: {errno}")]
     Lack {
@@ -148,6 +151,14 @@ pub enum BackendError {
 }
 
 impl BackendError {
+    /// What went wrong, whatever became of the sandbox.
+    pub(crate) fn cause(&self) -> &Self {
+        match self {
+            Self::Remains(why) => why.cause(),
+            why => why,
+        }
+    }
+
     /// What an error of the machine means.
     pub(crate) fn of_machine(action: &'static str, source: io::Error) -> Self {
         match Errno::from_io_error(&source) {
@@ -203,10 +214,14 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Pending<'a, Result<(), BackendError>>;
 
     /// Ends it, alive or dead, frozen or not, and removes all it had. When this returns, nothing of it
-    /// runs.
+    /// runs. [`BackendError::Remains`] tells that it is known to be dead; any other error that nobody knows.
     fn destroy<'a>(&'a self, place: &'a Place) -> Pending<'a, Result<(), BackendError>>;
 
     /// Destroys whatever there is of sandboxes that are not among these: what a hub that was killed
-    /// left behind.
-    fn sweep<'a>(&'a self, known: &'a HashSet<Place>) -> Pending<'a, Result<(), BackendError>>;
+    /// left behind. Gives those that could not be destroyed, each with what [`Self::destroy`] says; an error
+    /// where it cannot be seen what there is.
+    fn sweep<'a>(
+        &'a self,
+        known: &'a HashSet<Place>,
+    ) -> Pending<'a, Result<NotSwept, BackendError>>;
 }

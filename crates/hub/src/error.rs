@@ -106,14 +106,14 @@ impl HubError {
                     _ => ErrorCode::Internal,
                 },
             },
-            Self::Backend(error) => match **error {
+            Self::Backend(error) => match *error.cause() {
                 BackendError::Invalid { .. } => ErrorCode::InvalidRequest,
                 BackendError::NoImage { .. } => ErrorCode::ImageNotFound,
                 BackendError::Limit { .. } => ErrorCode::LimitUnavailable,
                 BackendError::Forbidden { .. } => ErrorCode::IsolationUnavailable,
                 BackendError::Lack { errno, .. } => lacking(Some(errno)),
                 BackendError::Failed { ref source, .. } => lacking(Errno::from_io_error(source)),
-                BackendError::Dead(_) => ErrorCode::Unavailable,
+                BackendError::Dead(_) | BackendError::Remains(_) => ErrorCode::Unavailable,
             },
             Self::Store(error) => match error.lack() {
                 Some(Lack::Space) => ErrorCode::NoSpace,
@@ -190,7 +190,7 @@ impl From<HubError> for ApiError {
                 ),
                 _ => problem,
             },
-            HubError::Backend(error) => match &*error {
+            HubError::Backend(error) => match error.cause() {
                 BackendError::NoImage { name, known } => {
                     Self::new(ErrorCode::ImageNotFound, format!("there is no image {name:?}"))
                         .pointer("/image")

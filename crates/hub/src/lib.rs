@@ -70,6 +70,7 @@ pub use preview::PreviewDomain;
 pub use sandshell_agent::StateDirError;
 pub use store::StoreError;
 
+use crate::backend::is_lack;
 use crate::dialects::Dialects;
 use crate::edge::{Answer, Edge};
 use crate::images::Images;
@@ -90,6 +91,10 @@ pub const MAX_SANDBOXES: usize = 1000;
 /// Longest path of the state directory: the socket of a sandbox lies 36 bytes deeper, and the path of a
 /// socket has at most 107.
 const LONGEST_STATE_DIR: usize = 70;
+
+/// What to do where it is the hub that has too little of something.
+const LACKING: &str = "no sandbox was given up; allow more open files (ulimit -n, LimitNOFILE=), processes or memory, \
+     and start again";
 
 /// Requests a second for each token.
 pub const RATE: u32 = 5000;
@@ -188,6 +193,16 @@ pub enum ServeError {
         /// Why nobody knows.
         source: io::Error,
     },
+    /// A sandbox of an earlier hub that no record names may well live, and cannot be ended.
+    #[error("cannot end what is left of a sandbox in {}", .directory.display())]
+    Leftover {
+        /// Its directory.
+        directory: PathBuf,
+        /// Whether it is the hub that has too little of something.
+        lacks: bool,
+        /// Why nobody knows.
+        source: io::Error,
+    },
     /// The address cannot be had.
     #[error("cannot listen on {listen}")]
     Listen {
@@ -234,14 +249,16 @@ impl ServeError {
                 "the state directory's disk is full; free some space and start again: sandboxes live on"
                     .to_owned(),
             ),
-            Self::TakeOver { lacks: true, .. } => Some(
-                "no sandbox was given up; allow more open files (ulimit -n, LimitNOFILE=), processes or memory, \
-                 and start again"
-                    .to_owned(),
-            ),
+            Self::TakeOver { lacks: true, .. } | Self::Leftover { lacks: true, .. } => Some(LACKING.to_owned()),
+            Self::Backend(source) if is_lack(source) => Some(LACKING.to_owned()),
             Self::TakeOver { .. } => {
                 Some("no sandbox was given up; mend that, or end this one, and start again".to_owned())
             }
+            Self::Leftover { .. } => Some(
+                "it may still run; start again from where its processes can be seen and are ours, or end them and \
+                 remove the directory"
+                    .to_owned(),
+            ),
             Self::Token(TokenError::Form { .. }) => {
                 Some("remove the file to have a fresh token made".to_owned())
             }
@@ -320,6 +337,16 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
             source,
         },
         RecoverError::NotTaken { id, lacks, source } => ServeError::TakeOver { id, lacks, source },
+        RecoverError::NotEnded {
+            place,
+            lacks,
+            source,
+        } => ServeError::Leftover {
+            directory: state_dir.path().join("sandboxes").join(place.as_str()),
+            lacks,
+            source,
+        },
+        RecoverError::NotSeen(source) => ServeError::Backend(source),
         RecoverError::CutShort(error) => ServeError::Backend(io::Error::other(error)),
     })?;
     let listen_failed = |source| ServeError::Listen {

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use sandshell_isolate::launcher::{Launcher, LauncherError, Naming, collect};
 use sandshell_isolate::limits::{self as group_limit, SandboxLimits, USUAL_INODES, USUAL_MEMORY};
 use sandshell_isolate::stage::{Outcome, REMEDY, Step};
@@ -33,7 +34,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt as _, Interest};
 
 use crate::backend::{
-    Backend, BackendError, Created, Endpoint, Pending, Place, SandboxPlan, is_lack,
+    Backend, BackendError, Created, Endpoint, NotSwept, Pending, Place, SandboxPlan, is_lack,
 };
 use crate::egress::{Authority, AuthorityError, Egress, EgressConfig, Outside, Policy, Trust};
 use crate::images::Images;
@@ -322,36 +323,57 @@ impl LocalBackend {
     }
 
     async fn end(&self, place: &Place) -> Result<(), BackendError> {
-        let name = group(place);
+        self.kill(place).await?;
+        let cleared = self.clear(place).await;
+        cleared.map_err(|error| BackendError::Remains(Box::new(error)))
+    }
+
+    /// Ends the agent of a place. Its end is the end of its namespaces, and so of everything in them.
+    async fn kill(&self, place: &Place) -> Result<(), BackendError> {
         let agent = match self.find(place).await {
-            Ok(agent) => Some(agent),
-            Err(BackendError::Dead(_)) => None,
+            Ok(agent) => agent,
+            Err(BackendError::Dead(_)) => return Ok(()),
             Err(error) => return Err(error),
         };
-        if let Some(agent) = agent {
-            // Its end is the end of its namespaces, and so of everything in them. A frozen one dies
-            // when it is thawed, which the removal of its groups does.
-            let _ = signal::send(agent.get_ref(), 9);
-            let thawed = name.clone();
-            let _ = self.ask(move |launcher| launcher.thaw(&thawed)).await;
-            exit_of(&agent).await;
+        match signal::send(agent.get_ref(), 9) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(errno) => return Err(BackendError::of_machine("end the agent", errno.into())),
         }
+        // Where only version 1 freezes, a frozen one dies when it is thawed; one that cannot be is not waited for.
+        let name = group(place);
+        self.ask(move |launcher| launcher.thaw(&name)).await?;
+        exit_of(&agent).await;
+        Ok(())
+    }
+
+    /// Removes what there is of a sandbox whose agent is dead.
+    async fn clear(&self, place: &Place) -> Result<(), BackendError> {
         self.live().remove(place);
         self.unnamed().remove(place);
         let way_out = self.ways_out().remove(place);
         if let Some(way_out) = way_out {
             way_out.close().await;
         }
+        let name = group(place);
         self.ask(move |launcher| launcher.remove(&name)).await?;
         let dir = self.dir(place);
         let removed = tokio::task::spawn_blocking(move || fs::remove_dir_all(dir)).await;
-        match removed.unwrap_or_else(|error| Err(io::Error::other(error))) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(BackendError::Failed {
-                action: "remove the directory of the sandbox",
-                source,
-            }),
+        let removed = removed.unwrap_or_else(|error| Err(io::Error::other(error)));
+        match removed {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(
+                BackendError::of_machine("remove the directory of the sandbox", source),
+            ),
             _ => Ok(()),
         }
+    }
+
+    /// The places that have a directory.
+    fn places(&self) -> io::Result<Vec<Place>> {
+        let mut places = Vec::new();
+        for entry in fs::read_dir(&self.sandboxes)? {
+            places.extend(entry?.file_name().to_str().and_then(Place::read));
+        }
+        Ok(places)
     }
 
     /// Has the limits be those of the record: a hub may have died between a change and writing it down.
@@ -469,24 +491,34 @@ impl Backend for LocalBackend {
         Box::pin(self.end(place))
     }
 
-    fn sweep<'a>(&'a self, known: &'a HashSet<Place>) -> Pending<'a, Result<(), BackendError>> {
+    fn sweep<'a>(
+        &'a self,
+        known: &'a HashSet<Place>,
+    ) -> Pending<'a, Result<NotSwept, BackendError>> {
         Box::pin(async move {
-            let found = fs::read_dir(&self.sandboxes).map_err(|source| BackendError::Failed {
-                action: "list the directories of sandboxes",
-                source,
+            let listed = self.places();
+            let mut places = listed.map_err(|source| {
+                BackendError::of_machine("list the directories of sandboxes", source)
             })?;
-            for entry in found.flatten() {
-                if let Some(place) = entry.file_name().to_str().and_then(Place::read)
-                    && !known.contains(&place)
-                {
-                    tracing::info!(%place, "removing what is left of a sandbox");
-                    self.end(&place).await?;
+            places.retain(|place| !known.contains(place));
+            let mut not_swept = NotSwept::new();
+            for place in places {
+                tracing::info!(%place, "removing what is left of a sandbox");
+                if let Err(error) = self.end(&place).await {
+                    not_swept.push((place, error));
                 }
             }
-            let kept = known.iter().map(|place| self.dir(place));
-            self.etcs.forget_others(kept);
+            let maybe_alive = not_swept
+                .iter()
+                .filter(|(_, error)| !matches!(error, BackendError::Remains(_)))
+                .map(|(place, _)| place);
+            let kept = known.iter().chain(maybe_alive);
+            self.etcs.forget_others(kept.map(|place| self.dir(place)));
             // The first sandbox need not wait for it.
-            self.ask(|_| Ok(())).await
+            if let Err(error) = self.ask(|_| Ok(())).await {
+                tracing::error!(%error, "there is no launcher yet");
+            }
+            Ok(not_swept)
         })
     }
 }

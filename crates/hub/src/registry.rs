@@ -20,7 +20,7 @@ use crate::audit;
 use crate::backend::{Backend, BackendError, Place};
 use crate::error::HubError;
 use crate::figures::Figures;
-use crate::sandbox::{By, Sandbox, Source, show};
+use crate::sandbox::{By, Sandbox, Source, is_frozen, show};
 use crate::store::{Change, Store, StoreError, Stored};
 use crate::tokens::Token;
 use crate::warm::Warm;
@@ -338,7 +338,8 @@ impl Registry {
     }
 
     /// Takes over what an earlier hub left: adopts what is alive, buries what is dead, finishes what
-    /// was being ended, and has the backend remove the rest.
+    /// was being ended, and has the backend remove the rest. Fails where something may live of which it cannot be
+    /// seen to.
     pub(crate) async fn recover(self: &Arc<Self>, stored: Vec<Stored>) -> Result<(), RecoverError> {
         let mut adopting = JoinSet::new();
         for stored in stored {
@@ -353,13 +354,36 @@ impl Registry {
             let registry = Arc::clone(self);
             adopting.spawn(async move { registry.recover_one(stored).await });
         }
-        let mut adopted = Vec::new();
+        let (mut adopted, mut left, mut refused) = (Vec::new(), HashMap::new(), None);
+        // All are seen to, also where one cannot be: none is to be left in the midst of it.
         while let Some(done) = adopting.join_next().await {
-            adopted.extend(done??);
+            match done.map_err(RecoverError::from).flatten() {
+                Ok(Recovered::Lives(stored)) => adopted.push(*stored),
+                Ok(Recovered::Over) => {}
+                Ok(Recovered::Remains(place, slot)) => drop(left.insert(place, slot)),
+                Err(error) => drop(refused.get_or_insert(error)),
+            }
+        }
+        if let Some(error) = refused {
+            return Err(error);
         }
         let known: HashSet<Place> = adopted.iter().map(|stored| stored.place.clone()).collect();
-        if let Err(error) = self.backend.sweep(&known).await {
-            tracing::error!(%error, "not all leftovers are removed");
+        let swept = self.backend.sweep(&known).await;
+        for (place, error) in swept.map_err(RecoverError::not_seen)? {
+            match error {
+                BackendError::Remains(_) => {
+                    tracing::error!(%error, %place, "what is left of a sandbox is not removed");
+                    left.entry(place).or_insert(None);
+                }
+                // Nobody knows what ids it has, so none could be given to another.
+                error => drop(refused.get_or_insert(RecoverError::not_ended(place, error))),
+            }
+        }
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        for (place, slot) in left {
+            self.remove_later(place, slot);
         }
         // Only now, for one whose time is over ends at once: the sweep would meet a sandbox that is half removed.
         for stored in adopted {
@@ -372,11 +396,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Gives it back if it lives.
-    async fn recover_one(
-        self: Arc<Self>,
-        mut stored: Stored,
-    ) -> Result<Option<Stored>, RecoverError> {
+    /// Has one be as its record says, or buries it if it is known to be dead.
+    async fn recover_one(self: Arc<Self>, mut stored: Stored) -> Result<Recovered, RecoverError> {
         let id = stored.record.id.clone();
         let dead = if stored.record.state == SandboxState::Destroying {
             None
@@ -384,16 +405,29 @@ impl Registry {
             match self.backend.adopt(&stored.place, &stored.record.spec).await {
                 Ok(()) => {
                     self.settle(&mut stored).await?;
-                    return Ok(Some(stored));
+                    return Ok(Recovered::Lives(Box::new(stored)));
                 }
                 Err(BackendError::Dead(reason)) => Some(reason),
-                Err(error) => return Err(RecoverError::not_taken(id, error)),
+                Err(error) => {
+                    // To be looked at it may have been thawed.
+                    if is_frozen(stored.record.state)
+                        && let Err(error) = self.backend.pause(&stored.place).await
+                    {
+                        tracing::error!(%error, sandbox = %id, "it may run though it was paused");
+                    }
+                    return Err(RecoverError::not_taken(id, error));
+                }
             }
         };
-        let removed = self.backend.destroy(&stored.place).await;
-        if let Err(error) = &removed {
-            tracing::error!(%error, sandbox = %id, "it is not wholly removed");
-        }
+        let removed = match self.backend.destroy(&stored.place).await {
+            Ok(()) => true,
+            Err(error @ BackendError::Remains(_)) => {
+                tracing::error!(%error, sandbox = %id, "it is not wholly removed");
+                false
+            }
+            // It may live, and is not to be called over.
+            Err(error) => return Err(RecoverError::not_taken(id, error)),
+        };
         let action = if dead.is_some() {
             "sandbox.fail"
         } else {
@@ -408,8 +442,7 @@ impl Registry {
             stored.record.reason = Some(reason);
         }
         stored.record.ended_at = Some(Timestamp::now());
-        // Its ids are not given to another while something may have them.
-        let slot = stored.slot.take().filter(|_| removed.is_ok());
+        let (place, slot) = (stored.place.clone(), stored.slot.take());
         let mut entry = audit::entry(action, &By::default(), id.as_str());
         entry.detail.clone_from(&stored.record.reason);
         let changes = vec![
@@ -419,10 +452,14 @@ impl Registry {
         self.store.apply(changes).await?;
         let mut table = self.table();
         table.over.insert(id, stored);
+        if !removed {
+            // Its ids are not given to another while something may have them.
+            return Ok(Recovered::Remains(place, slot));
+        }
         if let Some(slot) = slot {
             table.slots.remove(&slot);
         }
-        Ok(None)
+        Ok(Recovered::Over)
     }
 
     /// Has one that lives be as its record says, which was perhaps written by a hub that died before it
@@ -430,7 +467,7 @@ impl Registry {
     /// is instead.
     async fn settle(&self, stored: &mut Stored) -> Result<(), RecoverError> {
         let recorded = stored.record.state;
-        let frozen = matches!(recorded, SandboxState::Paused | SandboxState::Asleep);
+        let frozen = is_frozen(recorded);
         let settled = if frozen {
             self.backend.pause(&stored.place).await
         } else {
@@ -474,6 +511,14 @@ impl Registry {
     }
 }
 
+/// What became of a sandbox that an earlier hub had.
+enum Recovered {
+    Lives(Box<Stored>),
+    Over,
+    /// It is over, and not all that it had is removed.
+    Remains(Place, Option<u32>),
+}
+
 /// Why a hub cannot go on from where an earlier one stopped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecoverError {
@@ -490,17 +535,45 @@ pub(crate) enum RecoverError {
     /// The same, and not even which.
     #[error("taking over a sandbox was cut short")]
     CutShort(#[from] JoinError),
+    /// A sandbox that no record names may well live, with ids that nobody knows.
+    #[error("cannot end what is left of a sandbox in {place}")]
+    NotEnded {
+        place: Place,
+        /// Whether it is we who have too little of something.
+        lacks: bool,
+        source: io::Error,
+    },
+    /// It cannot be seen whether there are such.
+    #[error("cannot look for what is left of sandboxes")]
+    NotSeen(#[source] io::Error),
 }
 
 impl RecoverError {
     fn not_taken(id: SandboxId, error: BackendError) -> Self {
-        let lacks = matches!(error, BackendError::Lack { .. });
-        let source = match error {
-            BackendError::Lack { errno, .. } => errno.into(),
-            BackendError::Failed { source, .. } => source,
-            other => io::Error::other(other),
-        };
+        let (lacks, source) = cause(error);
         Self::NotTaken { id, lacks, source }
+    }
+
+    fn not_ended(place: Place, error: BackendError) -> Self {
+        let (lacks, source) = cause(error);
+        Self::NotEnded {
+            place,
+            lacks,
+            source,
+        }
+    }
+
+    fn not_seen(error: BackendError) -> Self {
+        Self::NotSeen(cause(error).1)
+    }
+}
+
+/// Whether it is we who have too little of something, and what is behind an error.
+fn cause(error: BackendError) -> (bool, io::Error) {
+    match error {
+        BackendError::Lack { errno, .. } => (true, errno.into()),
+        BackendError::Failed { source, .. } => (false, source),
+        other => (false, io::Error::other(other)),
     }
 }
 
@@ -575,3 +648,6 @@ fn same(stored: &Stored, spec: &SandboxSpec, token: &Token) -> Result<(), HubErr
         field: Some(field.unwrap_or_else(|| "spec".to_owned())),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -274,7 +274,7 @@ impl Sandbox {
     }
 }
 
-fn is_frozen(state: SandboxState) -> bool {
+pub(crate) fn is_frozen(state: SandboxState) -> bool {
     matches!(state, SandboxState::Paused | SandboxState::Asleep)
 }
 

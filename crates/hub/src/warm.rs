@@ -144,7 +144,7 @@ async fn death(registry: &Registry) -> Place {
 }
 
 /// Removes one that died, unless it was taken meanwhile: then its owner does.
-async fn bury(registry: &Registry, dead: &Place) {
+async fn bury(registry: &Arc<Registry>, dead: &Place) {
     let found = {
         let mut waiting = registry.warm().waiting();
         let at = waiting.iter().position(|one| one.place == *dead);
@@ -152,18 +152,22 @@ async fn bury(registry: &Registry, dead: &Place) {
     };
     if let Some(found) = found {
         tracing::warn!(place = %dead, "a warm sandbox died");
-        remove(registry, &found).await;
+        remove(registry, found.place, found.slot).await;
     }
 }
 
-async fn remove(registry: &Registry, waiting: &Waiting) {
-    match registry.backend().destroy(&waiting.place).await {
-        Ok(()) => registry.free_slot(waiting.slot),
-        Err(error) => tracing::warn!(%error, "a warm sandbox is not wholly removed"),
+async fn remove(registry: &Arc<Registry>, place: Place, slot: u32) {
+    match registry.backend().destroy(&place).await {
+        Ok(()) => registry.free_slot(slot),
+        Err(error) => {
+            tracing::warn!(%error, "a warm sandbox is not wholly removed");
+            // Its ids are not given to another while something may have them.
+            registry.remove_later(place, Some(slot));
+        }
     }
 }
 
-async fn make(registry: &Registry) -> Result<Waiting, HubError> {
+async fn make(registry: &Arc<Registry>) -> Result<Waiting, HubError> {
     let place = Place::generate().map_err(HubError::Random)?;
     let slot = registry.take_slot()?;
     let plan = SandboxPlan {
@@ -181,23 +185,19 @@ async fn make(registry: &Registry) -> Result<Waiting, HubError> {
             created,
         }),
         Err(error) => {
-            // Its ids are not given to another while something may have them.
-            match registry.backend().destroy(&plan.place).await {
-                Ok(()) => registry.free_slot(slot),
-                Err(error) => tracing::warn!(%error, "a warm sandbox is not wholly removed"),
-            }
+            remove(registry, plan.place, slot).await;
             Err(error.into())
         }
     }
 }
 
 /// Destroys what waits.
-async fn clear(registry: &Registry) {
+async fn clear(registry: &Arc<Registry>) {
     loop {
         let Some(waiting) = registry.warm().waiting().pop_front() else {
             return;
         };
-        remove(registry, &waiting).await;
+        remove(registry, waiting.place, waiting.slot).await;
     }
 }
 

@@ -439,8 +439,8 @@ fn make_groups(avoid_clone3: bool) -> (Result<Group, String>, Controllers) {
     remove_dead(&parent);
     let name = format!("{GROUP}{}", rustix::process::getpid().as_raw_pid());
     // A former agent with our pid may have died without its init being able to clean up.
-    if SandboxGroups::sweep(&parent, &name, READY_TIMEOUT).is_err() {
-        let left = format!("something still lives in {name}, which a former agent left");
+    if let Err(errno) = SandboxGroups::sweep(&parent, &name, READY_TIMEOUT) {
+        let left = not_swept(&name, errno);
         return (Err(left.clone()), Controllers::none(&left));
     }
     let trees = if avoid_clone3 {
@@ -453,6 +453,16 @@ fn make_groups(avoid_clone3: bool) -> (Result<Group, String>, Controllers) {
         group.claim();
     }
     (trees, controllers)
+}
+
+/// Why groups that a former agent may have left are in the way.
+fn not_swept(name: &str, errno: Errno) -> String {
+    match errno {
+        Errno::BUSY => format!("something still lives in {name}, which a former agent left"),
+        errno => {
+            format!("{name}, which a former agent may have left, cannot be looked at: {errno}")
+        }
+    }
 }
 
 /// Removes the groups of agents that were killed together with their inits, so that nobody was left to
@@ -495,6 +505,16 @@ fn make_trees(parent: &Parent, name: &str) -> Result<Group, String> {
 mod tests {
     use super::*;
     use crate::stage::Step;
+
+    #[test]
+    fn only_what_is_busy_is_said_to_live() {
+        assert!(not_swept("x", Errno::BUSY).contains("still lives in x"));
+        let unseen = not_swept("x", Errno::MFILE);
+        assert!(
+            !unseen.contains("lives") && unseen.contains("Too many open files"),
+            "{unseen}"
+        );
+    }
 
     #[test]
     fn what_init_said_is_heard_though_it_read_nothing_any_more() {

@@ -469,14 +469,12 @@ fn rename(namespaces: &[OwnedFd], name: &str) -> Result<(), Step> {
 
 fn freeze(workshop: &Workshop, group: &str) -> Result<(), Step> {
     let groups = workshop.groups(group)?;
-    let errno = match groups.freeze(WITHIN) {
-        Ok(true) => return Ok(()),
-        Ok(false) => Errno::TIMEDOUT,
-        Err(errno) => errno,
-    };
-    // Half frozen is worse than not at all.
-    let _ = groups.thaw();
-    Err(Step::at("freezing the sandbox")(errno))
+    let failed = Step::at("freezing the sandbox");
+    match groups.freeze(WITHIN) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(failed(Errno::TIMEDOUT)),
+        Err(errno) => Err(failed(errno)),
+    }
 }
 
 fn thaw(workshop: &Workshop, group: &str) -> Result<(), Step> {
@@ -617,7 +615,9 @@ fn begin(workshop: &Workshop, plan: &SandboxPlan) -> Result<Begun, Step> {
     };
     let groups = SandboxGroups::create(&workshop.parent, &plan.group, &plan.limits, agent_uid)
         .map_err(|error| match error {
-            LimitError::Lack { errno } => Step::at("the sandbox's groups")(errno),
+            LimitError::Lack { errno } | LimitError::Unseen { errno, .. } => {
+                Step::at("the sandbox's groups")(errno)
+            }
             error => Step {
                 what: error.to_string(),
                 errno: Errno::INVAL,

@@ -14,6 +14,7 @@
 //!
 //! The agent is outside the commands' limits: what they use up, they use up alone.
 
+mod allowance;
 mod parent;
 mod sandbox;
 
@@ -111,6 +112,14 @@ pub enum LimitError {
         /// What there is too little of.
         errno: Errno,
     },
+    /// Whether there is something of this name cannot be seen.
+    #[error("the groups of {name:?} cannot be looked at: {errno}")]
+    Unseen {
+        /// The name.
+        name: String,
+        /// Why not.
+        errno: Errno,
+    },
     /// Another sandbox of this name lives.
     #[error("something still lives in the groups of {name:?}")]
     InUse {
@@ -136,7 +145,7 @@ impl LimitError {
             | Self::BelowUse { limit, .. }
             | Self::Unavailable { limit, .. } => Some(limit),
             Self::BeyondMemory { .. } => Some("disk_bytes"),
-            Self::Lack { .. } | Self::InUse { .. } => None,
+            Self::Lack { .. } | Self::Unseen { .. } | Self::InUse { .. } => None,
         }
     }
 }

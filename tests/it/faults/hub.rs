@@ -153,6 +153,43 @@ async fn a_hub_started_with_few_descriptors_gives_up_no_sandbox() {
     }
 }
 
+/// What no record names has ids that nobody knows: a hub that cannot end it does not start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_started_with_few_descriptors_leaves_no_leftover_alive() {
+    let mut hub = Hub::with(&["--warm", "1"]);
+    let client = hub.client();
+    let full_pool = async {
+        while !in_time(client.metrics())
+            .await
+            .unwrap()
+            .contains("sandshell_sandboxes_warm 1")
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(full_pool).await;
+    let mut places = std::fs::read_dir(hub.state_dir().join("sandboxes")).unwrap();
+    let socket = places.next().unwrap().unwrap().path().join("agent.sock");
+    hub.kill_hard();
+    let alive = || std::os::unix::net::UnixStream::connect(&socket).is_ok();
+    assert!(alive());
+    let (mut told, mut last) = (0, None);
+    for files in 8..60 {
+        let Some(said) = started_with(files, &hub).await else {
+            last = Some(files);
+            break;
+        };
+        let of_leftovers = ["cannot end what is left", "cannot look for what is left"];
+        let told_so = of_leftovers.iter().any(|words| said.contains(words));
+        told += u32::from(told_so && said.contains("hint:"));
+    }
+    say(&format!(
+        "{told} starts could not end it; with {last:?} files one started"
+    ));
+    assert!(last.is_some(), "it never started");
+    assert!(!alive(), "with {last:?} files it started beside a leftover");
+}
+
 /// Sends descriptors to itself that it never takes, far more than it may have open.
 const UNDER_WAY: &str = r#"
 import array, resource, socket, time

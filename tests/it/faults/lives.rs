@@ -17,7 +17,7 @@ use super::injected::FAILURES;
 use super::killed::launcher_of;
 use super::tracer::{Tracer, able, failing, injected, names};
 use super::{Dice, SAMPLE, full, id_of, processes_of, say, spec_of};
-use crate::calls::{DEADLINE, exec_of, in_time};
+use crate::calls::{DEADLINE, exec_of, in_time, skipped};
 use crate::hub::groups_of;
 use crate::limits::groups_named;
 
@@ -37,14 +37,17 @@ enum Step {
     Create,
     Limit,
     Pause,
+    /// Of one that is paused already.
+    PauseAgain,
     Resume,
     Destroy,
 }
 
-const STEPS: [Step; 5] = [
+const STEPS: [Step; 6] = [
     Step::Create,
     Step::Limit,
     Step::Pause,
+    Step::PauseAgain,
     Step::Resume,
     Step::Destroy,
 ];
@@ -83,7 +86,7 @@ impl Lives {
             for step in STEPS {
                 lives.prepare(step).await;
                 match lives.ask(step).await {
-                    Err(error) if step == Step::Pause => {
+                    Err(error) if matches!(step, Step::Pause | Step::PauseAgain) => {
                         assert_eq!(error.code(), Some(ErrorCode::LimitUnavailable), "{error:?}");
                         lives.freezes = false;
                     }
@@ -129,7 +132,7 @@ impl Lives {
         if self.freezes && there.is_some() && matches!(step, Step::Limit | Step::Pause) {
             in_time(client.resume_sandbox(&id)).await.unwrap();
         }
-        if self.freezes && step == Step::Resume {
+        if self.freezes && matches!(step, Step::PauseAgain | Step::Resume) {
             in_time(client.pause_sandbox(&id)).await.unwrap();
         }
         self.note_places();
@@ -161,7 +164,7 @@ impl Lives {
                 };
                 client.patch_sandbox(&id, &patch).await.map(drop)
             }
-            Step::Pause => client.pause_sandbox(&id).await.map(drop),
+            Step::Pause | Step::PauseAgain => client.pause_sandbox(&id).await.map(drop),
             Step::Resume => client.resume_sandbox(&id).await.map(drop),
             Step::Destroy => client.destroy_sandbox(&id).await.map(drop),
         }
@@ -208,7 +211,7 @@ impl Lives {
         let state = record.as_ref().map(|record| record.state);
         let wanted = match step {
             Step::Create | Step::Limit | Step::Resume => Some(SandboxState::Ready),
-            Step::Pause => Some(SandboxState::Paused),
+            Step::Pause | Step::PauseAgain => Some(SandboxState::Paused),
             Step::Destroy => None,
         };
         if state != wanted {
@@ -328,7 +331,8 @@ async fn a_step_of_a_life_that_fails_is_told_and_leaves_what_is_recorded() {
         .into_iter()
         .flat_map(|whose| STEPS.map(|step| (whose, step)))
     {
-        if !lives.freezes && matches!(step, Step::Pause | Step::Resume) {
+        let freezes = matches!(step, Step::Pause | Step::PauseAgain | Step::Resume);
+        if freezes && !lives.freezes {
             continue;
         }
         lives.prepare(step).await;
@@ -362,6 +366,38 @@ async fn a_step_of_a_life_that_fails_is_told_and_leaves_what_is_recorded() {
         say(&format!(
             "{whose:?}: {step:?}: {made} so far; calls {seen:?}"
         ));
+    }
+    say(&format!("{made} system calls failed"));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(made > 0, "nothing was failed");
+}
+
+/// Whoever pauses what is paused does not wake it, whatever fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_one_that_cannot_be_paused_again_stays_paused() {
+    if !able() {
+        return;
+    }
+    let mut lives = Lives::new().await;
+    if !lives.freezes {
+        return skipped("no sandbox can be paused here, so NONE is paused again");
+    }
+    let (mut made, mut wrong) = (0, Vec::new());
+    for nth in 1.. {
+        let fault = Fault {
+            call: "openat",
+            errno: "EMFILE",
+            nth,
+        };
+        let (hit, found) = lives
+            .try_with(Whose::Launcher, Step::PauseAgain, fault)
+            .await;
+        let told = found.into_iter().map(|one| format!("{fault:?}: {one}"));
+        wrong.extend(told);
+        if !hit {
+            break;
+        }
+        made += 1;
     }
     say(&format!("{made} system calls failed"));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -67,7 +67,7 @@ impl Parent {
         let no = || "it was not to be had".to_owned();
         let open = |path: &Path| match Group::open(path) {
             Ok(group) => Ok(group.is_real().then_some(group).ok_or_else(no)),
-            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(errno),
+            Err(errno) if sandshell_sys::is_lack(errno) => Err(errno),
             Err(_) => Ok(Err(no())),
         };
         let unified = match &whereabouts.unified {

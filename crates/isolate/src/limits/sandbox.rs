@@ -1,24 +1,31 @@
 //! The groups of one sandbox: made before it starts, frozen and killed by, removed after it.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use sandshell_sys::cgroup::{Group, Limit, Seat, Version};
 use sandshell_sys::{procfs, signal};
 use sandshell_types::{Layer, Protection, ProtectionStatus};
 
+use super::allowance::Allowance;
 use super::parent::{enable_below, make_child};
 use super::{Common, Controllers, LimitError, Parent, SandboxLimits, wanted};
 
 const SIGKILL: i32 = 9;
 
+/// What `cgroup.events` says of a group that stands still.
+const FROZEN: &str = "frozen 1";
+
+/// What it says of one in which nothing lives.
+const EMPTY: &str = "populated 0";
+
 /// Version 1 tells nobody when it is done, so it is asked again after this long.
-const PAUSE: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 1_000_000,
-};
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// How long the killed of a version 1 group may take.
+const DYING: Duration = Duration::from_secs(5);
 
 /// The part of a sandbox in the unified hierarchy.
 #[derive(Debug)]
@@ -82,7 +89,11 @@ impl SandboxGroups {
             Errno::BUSY => LimitError::InUse {
                 name: name.to_owned(),
             },
-            errno => LimitError::Lack { errno },
+            errno if sandshell_sys::is_lack(errno) => LimitError::Lack { errno },
+            errno => LimitError::Unseen {
+                name: name.to_owned(),
+                errno,
+            },
         })?;
         let unified = parent
             .unified
@@ -304,20 +315,46 @@ impl SandboxGroups {
     }
 
     /// Stops the whole sandbox, agent and all, or where only version 1 can, its commands. Says whether
-    /// everything stood still within the time; to be called where blocking is allowed.
+    /// everything stands still within the time; otherwise it runs, for half frozen is worse than not at all. One that
+    /// stood still before does so whatever fails here. To be called where blocking is allowed.
     pub fn freeze(&self, within: Duration) -> Result<bool, Errno> {
-        let until = Instant::now() + within;
+        if self.is_frozen()? {
+            return Ok(true);
+        }
+        let frozen = self.stop(Allowance::of(within));
+        if frozen != Ok(true) {
+            let _ = self.thaw();
+        }
+        frozen
+    }
+
+    /// Whether it was told to stand still and does.
+    fn is_frozen(&self) -> Result<bool, Errno> {
         if let Ok(made) = &self.unified {
+            // The events tell of what stands still for a group above, too.
+            let told = made.sandbox.read("cgroup.freeze")?.trim() == "1";
+            return Ok(told && made.sandbox.read("cgroup.events")?.contains(FROZEN));
+        }
+        match &self.freezer {
+            Ok(freezer) => Ok(freezer.group.read("freezer.state")?.trim() == "FROZEN"),
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn stop(&self, mut time: Allowance) -> Result<bool, Errno> {
+        if let Ok(made) = &self.unified {
+            // Opened before anything is done.
+            let events = made.sandbox.events()?;
             made.sandbox.freeze()?;
-            return wait_for(&made.sandbox, b"frozen 1", until);
+            return wait_for(&events, FROZEN, &mut time);
         }
         let freezer = self.freezer.as_ref().map_err(|_| Errno::OPNOTSUPP)?;
         freezer.group.write("freezer.state", "FROZEN")?;
         while freezer.group.read("freezer.state")?.trim() != "FROZEN" {
-            if Instant::now() >= until {
+            if time.is_over() {
                 return Ok(false);
             }
-            poll(&mut [], Some(&PAUSE))?;
+            time.wait(&mut [], PAUSE)?;
         }
         Ok(true)
     }
@@ -341,22 +378,23 @@ impl SandboxGroups {
         }
         let version_1 = [&self.freezer, &self.pids, &self.memory, &self.cpu];
         let seat = version_1.into_iter().flatten().next();
-        kill_members(&seat.ok_or(Errno::OPNOTSUPP)?.group);
+        let group = &seat.ok_or(Errno::OPNOTSUPP)?.group;
+        kill_members(group, &mut Allowance::of(DYING));
         Ok(())
     }
 
     /// Kills what is left and removes the groups; says whether all are gone. May be called again.
     pub fn remove(&self, within: Duration) -> bool {
-        let until = Instant::now() + within;
+        let mut time = Allowance::of(within);
         let mut gone = true;
         if let Ok(made) = &self.unified {
-            gone &= end(&made.sandbox, until);
+            gone &= end(&made.sandbox, &mut time);
         }
         for seat in [&self.memory, &self.cpu, &self.pids, &self.freezer] {
             if let Ok(seat) = seat
                 && seat.version == Version::V1
             {
-                gone &= end(&seat.group, until);
+                gone &= end(&seat.group, &mut time);
             }
         }
         gone
@@ -364,11 +402,11 @@ impl SandboxGroups {
 
     /// The same for what a former hub left under this name; `EBUSY` where not all of it is gone.
     pub fn sweep(parent: &Parent, name: &str, within: Duration) -> Result<(), Errno> {
-        let until = Instant::now() + within;
+        let mut time = Allowance::of(within);
         let mut swept = Ok(());
         for above in parent.groups() {
             let gone = match above.existing(name) {
-                Ok(left) if end(&left, until) => Ok(()),
+                Ok(left) if end(&left, &mut time) => Ok(()),
                 Ok(_) => Err(Errno::BUSY),
                 Err(Errno::NOENT) => Ok(()),
                 Err(errno) => Err(errno),
@@ -440,7 +478,7 @@ fn make_room(seat: &Seat, limit: Limit) -> Result<(), LimitError> {
 /// Why the kernel did not take a limit.
 fn not_set(name: &'static str, seat: &Seat, limit: Limit, errno: Errno) -> LimitError {
     let reason = match (limit, errno) {
-        (_, Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return LimitError::Lack { errno },
+        (_, errno) if sandshell_sys::is_lack(errno) => return LimitError::Lack { errno },
         (Limit::Memory(asked), Errno::BUSY) => {
             return LimitError::BelowUse {
                 limit: name,
@@ -529,28 +567,30 @@ fn give(group: &Group, file: &str, uid: u32) -> Result<(), Errno> {
 }
 
 /// Kills what lives in a group and removes it; says whether it is gone.
-fn end(group: &Group, until: Instant) -> bool {
+fn end(group: &Group, time: &mut Allowance) -> bool {
     loop {
         match group.remove_all() {
             Ok(()) => return true,
             Err(Errno::BUSY) => {}
             Err(_) => return false,
         }
-        let now = Instant::now();
-        if now >= until {
+        if time.is_over() {
             return false;
         }
         match group.kill() {
             Ok(()) => {
-                if !wait_for(group, b"populated 0", until).unwrap_or(false) {
+                let empty = group
+                    .events()
+                    .and_then(|events| wait_for(&events, EMPTY, time));
+                if empty != Ok(true) {
                     return false;
                 }
             }
             // Version 1: its members one by one. What has just died may be counted a moment longer,
             // and no event tells when it is not.
             Err(_) => {
-                if kill_members(group) == 0 {
-                    let _ = poll(&mut [], Some(&PAUSE));
+                if kill_members(group, time) == 0 {
+                    let _ = time.wait(&mut [], PAUSE);
                 }
             }
         }
@@ -559,11 +599,11 @@ fn end(group: &Group, until: Instant) -> bool {
 
 /// Kills the members of a version 1 group and of those below, and waits for each to end. Says how
 /// many there were.
-fn kill_members(group: &Group) -> usize {
+fn kill_members(group: &Group, time: &mut Allowance) -> usize {
     let mut killed = 0;
     for name in group.children() {
         if let Ok(child) = group.existing(&name) {
-            killed += kill_members(&child);
+            killed += kill_members(&child, time);
         }
     }
     // Who cannot be looked at for now is not killed: the group is not removed then, and it is tried again.
@@ -588,33 +628,24 @@ fn kill_members(group: &Group) -> usize {
     killed += told.len();
     for pidfd in told {
         let mut waiting = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
-        let patience = Timespec {
-            tv_sec: 1,
-            tv_nsec: 0,
-        };
-        let _ = poll(&mut waiting, Some(&patience));
+        let _ = time.wait(&mut waiting, DYING);
     }
     killed
 }
 
 /// Waits until `cgroup.events` says so.
-fn wait_for(group: &Group, word: &[u8], until: Instant) -> Result<bool, Errno> {
-    let events = group.events()?;
+fn wait_for(events: &OwnedFd, word: &str, time: &mut Allowance) -> Result<bool, Errno> {
     loop {
         let mut text = [0; 128];
-        let read = rustix::io::pread(&events, &mut text, 0)?;
-        let text = text.get(..read).unwrap_or_default();
-        if text.windows(word.len()).any(|part| part == word) {
+        let read = rustix::io::pread(events, &mut text, 0)?;
+        let text = String::from_utf8_lossy(text.get(..read).unwrap_or_default());
+        if text.contains(word) {
             return Ok(true);
         }
-        let left = until.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left).map_err(|_| Errno::INVAL)?;
-        let mut waiting = [PollFd::new(&events, PollFlags::PRI)];
-        match poll(&mut waiting, Some(&timeout)) {
-            Ok(0) => return Ok(false),
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
+        if time.is_over() {
+            return Ok(false);
         }
+        time.wait(&mut [PollFd::new(events, PollFlags::PRI)], DYING)?;
     }
 }
 

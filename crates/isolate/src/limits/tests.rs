@@ -311,6 +311,57 @@ fn nothing_is_changed_when_one_limit_cannot_be() {
     assert_eq!(read("pids.max"), "40");
 }
 
+/// Groups of plain files, of which none need be as the kernel's are.
+fn unified_of(dir: &std::path::Path) -> SandboxGroups {
+    let mut groups = SandboxGroups::existing(&Parent::none("there is nothing here"), "x").unwrap();
+    let group = Group::open(dir).unwrap();
+    groups.unified = Ok(sandbox::Unified {
+        sandbox: group.clone(),
+        supervisor: group.clone(),
+        commands: group,
+        init: None,
+    });
+    groups
+}
+
+#[test]
+fn what_stands_still_is_not_woken_by_a_freeze_that_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let groups = unified_of(dir.path());
+    let freeze = dir.path().join("cgroup.freeze");
+    let events = dir.path().join("cgroup.events");
+    std::fs::write(&freeze, "1").unwrap();
+    // Nothing tells whether it stands still.
+    assert!(groups.freeze(Duration::ZERO).is_err());
+    assert_eq!(std::fs::read_to_string(&freeze).unwrap(), "1");
+    std::fs::write(&events, "populated 1\nfrozen 1\n").unwrap();
+    assert_eq!(groups.freeze(Duration::ZERO), Ok(true));
+    assert_eq!(std::fs::read_to_string(&freeze).unwrap(), "1");
+    // What comes to stand still only in part runs.
+    std::fs::write(&events, "populated 1\nfrozen 0\n").unwrap();
+    assert_eq!(groups.freeze(Duration::ZERO), Ok(false));
+    assert_eq!(std::fs::read_to_string(&freeze).unwrap(), "0");
+}
+
+#[test]
+fn only_what_there_is_too_little_of_is_called_a_lack() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("x"), "no directory").unwrap();
+    let mut parent = Parent::none("there is nothing here");
+    parent.unified = Ok(Group::open(dir.path()).unwrap());
+    let refused = SandboxGroups::create(&parent, "x", &limits(), AGENT).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            LimitError::Unseen {
+                errno: Errno::NOTDIR,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+}
+
 #[test]
 fn what_cannot_be_had_is_off_with_its_reason() {
     let parent = Parent::none("there is nothing here");
