@@ -141,3 +141,22 @@ fn contains(haystack: &[u8], needle: &str) -> bool {
         .windows(needle.len())
         .any(|window| window == needle.as_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_listens_is_found_and_whoever_is_connected_is_not() {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let there = std::net::TcpStream::connect(address).unwrap();
+        let (here, _) = listener.accept().unwrap();
+        // A child of another test may have it for a moment before it becomes its program.
+        assert!(listeners(address.port()).contains(&own));
+        drop(listener);
+        assert!(!listeners(address.port()).contains(&own));
+        drop((here, there));
+    }
+}

@@ -368,6 +368,7 @@ fn early(line: impl Fn() -> Line, path: &str, headers: &str, status: &str) {
             took >= UNREAD && attempt < 5,
             "{path}: {next}, after {took:?}, attempt {attempt}"
         );
+        say(&format!("{path}: again, as it took {took:?}: {next}"));
     }
 }
 
