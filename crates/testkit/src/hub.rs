@@ -190,7 +190,7 @@ impl Hub {
                 self.below.contains(&pid) || ["environ", "mountinfo"].into_iter().any(of_hub);
             let is_hub = words.split(|byte| *byte == 0).nth(1) == Some(b"serve");
             let words = String::from_utf8_lossy(&words).replace('\0', " ");
-            (ours && !is_hub).then(|| format!("{pid} ({words})"))
+            (ours && !is_hub).then(|| format!("{pid} ({})", words.trim_end()))
         })
     }
 
