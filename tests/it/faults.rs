@@ -40,23 +40,40 @@ fn say(what: &str) {
     eprintln!("{what}");
 }
 
+/// The seed, which is told.
+fn seed() -> u64 {
+    let given = std::env::var("SANDSHELL_FAULTS_SEED").ok();
+    let given = given.and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| {
+        if !full() {
+            return SEED;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        u64::try_from(now.as_micros()).unwrap()
+    });
+    say(&format!("SANDSHELL_FAULTS_SEED={seed}"));
+    seed
+}
+
+/// Whether a fault is in the sample with this seed. Each is asked of by itself: which calls are seen at all is a matter
+/// of threads and time, and one more or less must not choose others in place of all that come after it.
+fn in_sample(seed: u64, fault: &str) -> bool {
+    // FNV-1a
+    let hashed = fault
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+    full() || Dice(seed ^ hashed).below(SAMPLE) == 0
+}
+
 /// Random numbers that can be had again: the seed is told, and taken from `SANDSHELL_FAULTS_SEED`. A sample has
 /// always the same, so that `make test` says the same of the same code; in full the clock gives another each time.
 struct Dice(u64);
 
 impl Dice {
     fn new() -> Self {
-        let given = std::env::var("SANDSHELL_FAULTS_SEED").ok();
-        let given = given.and_then(|text| text.parse().ok());
-        let seed = given.unwrap_or_else(|| {
-            if !full() {
-                return SEED;
-            }
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-            u64::try_from(now.as_micros()).unwrap()
-        });
-        say(&format!("SANDSHELL_FAULTS_SEED={seed}"));
-        Self(seed)
+        Self(seed())
     }
 
     /// A number below this one (splitmix64).

@@ -73,7 +73,8 @@ async fn kill(client: &Client, id: &ProcessId, grace_ms: u64) -> KillReply {
 async fn a_tree_is_gone_after_a_kill(agent: AgentBuilder, method: Option<&str>) {
     let agent = agent.start();
     let client = agent.client();
-    for grace in [0, 200] {
+    // Where nobody got a processor within the grace, both signals are there when the root looks; then it gets longer.
+    for grace in [0, 200, 3000, 30_000] {
         let marker = marker();
         let id = start_tree(&client, &marker, &tree(&marker)).await;
         let reply = kill(&client, &id, grace).await;
@@ -91,10 +92,18 @@ async fn a_tree_is_gone_after_a_kill(agent: AgentBuilder, method: Option<&str>) 
         }
         let record = client.process(&id).await.unwrap();
         assert_eq!(record.state, ProcessState::Exited);
-        let expected = if grace == 0 { "SIGKILL" } else { "SIGTERM" };
-        assert_eq!(record.signal.as_deref(), Some(expected));
+        let signal = record.signal.as_deref().unwrap();
+        let possible: &[&str] = match grace {
+            0 => &["SIGKILL"],
+            30_000 => &["SIGTERM"],
+            _ => &["SIGTERM", "SIGKILL"],
+        };
+        assert!(possible.contains(&signal), "{signal} after {grace} ms");
         // A second kill finds nothing.
         assert_eq!(kill(&client, &id, grace).await.method, "already_ended");
+        if signal == "SIGTERM" {
+            break;
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::ready::{NotReady, Ready, ReadyFile};
 use crate::user::UnprivilegedUser;
-use crate::{binary, pidfd};
+use crate::{binary, pidfd, proc};
 
 /// Far above any honest start or stop, also on a loaded machine that stands still for a while.
 const DEADLINE: Duration = Duration::from_secs(150);
@@ -31,6 +32,8 @@ pub struct Hub {
     /// Where it listens; fixed at the first start, so that clients find it again.
     listen: String,
     running: Option<Running>,
+    /// What was below it when it was told to end.
+    below: Vec<i32>,
     url: String,
     token: String,
 }
@@ -111,6 +114,7 @@ impl Hub {
             groups: Vec::new(),
             listen,
             running: None,
+            below: Vec::new(),
             url: String::new(),
             token: String::new(),
         };
@@ -126,24 +130,7 @@ impl Hub {
     /// Starts it again after its end, on the same address and directory.
     pub fn restart(&mut self) {
         assert!(self.running.is_none(), "it runs");
-        let deadline = Instant::now() + DEADLINE;
-        let ready = loop {
-            let known = self.log().len();
-            match self.begin(deadline) {
-                Ok(ready) => break ready,
-                Err(NotReady::Exited) => {
-                    let status = self.wait();
-                    let log = self.log();
-                    let said = log.get(known..).unwrap_or_default();
-                    // Meanwhile the port may have been given to a connection of somebody else, which ends.
-                    assert!(
-                        said.contains("Address already in use") && Instant::now() < deadline,
-                        "the hub ended with {status}:\n{log}"
-                    );
-                }
-                Err(NotReady::Deadline) => panic!("the hub was not ready:\n{}", self.log()),
-            }
-        };
+        let ready = self.begin(&[]).unwrap_or_else(|why| panic!("{why}"));
         self.listen = ready.url.trim_start_matches("http://").to_owned();
         self.url = ready.url;
         if self.listen.starts_with("unix:") {
@@ -153,16 +140,74 @@ impl Hub {
         token.trim_end().clone_into(&mut self.token);
     }
 
-    /// Starts it and waits until it serves.
-    fn begin(&mut self, deadline: Instant) -> Result<Ready, NotReady> {
+    /// Starts it and waits until it serves; or says why it does not.
+    fn begin(&mut self, more: &[&str]) -> Result<Ready, String> {
+        let deadline = Instant::now() + DEADLINE;
+        let mut told = false;
+        loop {
+            let known = self.log().len();
+            match self.try_begin(more, deadline)? {
+                Ok(ready) => return Ok(ready),
+                Err(NotReady::Exited) => {
+                    let status = self.wait();
+                    let log = self.log();
+                    let said = log.get(known..).unwrap_or_default();
+                    if !said.contains("Address already in use") || Instant::now() >= deadline {
+                        return Err(format!("the hub ended with {status}:\n{log}"));
+                    }
+                    // Meanwhile the port may have been given to a connection of somebody else, which ends. What the
+                    // hub before started must not have it.
+                    if let Some(heir) = self.heir() {
+                        return Err(format!("{heir} listens on {}:\n{log}", self.listen));
+                    }
+                    if !told {
+                        say(&format!(
+                            "{} is in use by somebody else, so the hub is started again and again",
+                            self.listen
+                        ));
+                        told = true;
+                    }
+                }
+                Err(NotReady::Deadline) => {
+                    return Err(format!("the hub was not ready:\n{}", self.log()));
+                }
+            }
+        }
+    }
+
+    /// A process of the hub before that has inherited its listener. One that is only about to become another program
+    /// has it for a moment, and still the command line of a hub.
+    fn heir(&self) -> Option<String> {
+        let port = self.listen.rsplit_once(':')?.1.parse().ok()?;
+        let name = self.dir.path().file_name()?.as_bytes().to_owned();
+        proc::listeners(port).into_iter().find_map(|pid| {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+            let of_hub = |file: &str| {
+                let text = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+                text.windows(name.len()).any(|part| part == name)
+            };
+            let ours =
+                self.below.contains(&pid) || ["environ", "mountinfo"].into_iter().any(of_hub);
+            let is_hub = words.split(|byte| *byte == 0).nth(1) == Some(b"serve");
+            let words = String::from_utf8_lossy(&words).replace('\0', " ");
+            (ours && !is_hub).then(|| format!("{pid} ({})", words.trim_end()))
+        })
+    }
+
+    fn try_begin(
+        &mut self,
+        more: &[&str],
+        deadline: Instant,
+    ) -> Result<Result<Ready, NotReady>, String> {
         let _ = fs::remove_file(self.dir.path().join("ready.json"));
         let ready = ReadyFile::watch(self.dir.path(), "ready.json");
-        let child = self.command(&[]).spawn().expect("the hub can be started");
+        let child = self.command(more).spawn();
+        let child = child.map_err(|error| format!("the hub cannot be started: {error}"))?;
         let pid = i32::try_from(child.id()).expect("pids are positive");
         let pidfd = pidfd::open(pid).expect("our child is not reaped yet");
         let outcome = ready.wait(pidfd.as_fd(), deadline);
         self.running = Some(Running { child, pidfd });
-        outcome
+        Ok(outcome)
     }
 
     /// Runs another one on the same directory, to its end.
@@ -269,8 +314,9 @@ impl Hub {
         self.wait()
     }
 
-    fn signal(&self, signal: Signal) {
+    fn signal(&mut self, signal: Signal) {
         if let Some(running) = &self.running {
+            self.below = proc::children_deep(self.pid());
             // One that has ended needs no signal.
             let _ = pidfd_send_signal(&running.pidfd, signal);
         }
@@ -293,35 +339,32 @@ impl Hub {
     }
 }
 
+#[expect(
+    clippy::print_stderr,
+    reason = "the test harness shows it with the panic"
+)]
+fn say(what: &str) {
+    eprintln!("{what}");
+}
+
 impl Drop for Hub {
-    #[expect(
-        clippy::print_stderr,
-        reason = "the test harness captures it with the panic"
-    )]
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!(
+            say(&format!(
                 "--- the test panicked; the hub wrote:\n{}--- end",
                 self.log()
-            );
+            ));
         }
         if self.running.is_some() {
             self.kill_hard();
         }
         // A last one finds all sandboxes, and ends them with itself.
-        let _ = fs::remove_file(self.dir.path().join("ready.json"));
-        let ready = ReadyFile::watch(self.dir.path(), "ready.json");
-        let last = self.command(&["--destroy-on-exit"]).spawn();
-        let Ok(child) = last else {
-            return;
-        };
-        let pid = i32::try_from(child.id()).unwrap_or_default();
-        let Some(pidfd) = pidfd::open(pid) else {
-            return;
-        };
-        let _ = ready.wait(pidfd.as_fd(), Instant::now() + DEADLINE);
-        self.running = Some(Running { child, pidfd });
-        self.stop();
+        if let Err(why) = self.begin(&["--destroy-on-exit"]) {
+            say(&format!("nothing ends the sandboxes: {why}"));
+        }
+        if self.running.is_some() {
+            self.stop();
+        }
     }
 }
 

@@ -84,6 +84,29 @@ pub fn children(pid: i32) -> Vec<i32> {
     all_pids().into_iter().filter(is_child).collect()
 }
 
+/// Processes that hold a socket which listens on this port of IPv4.
+pub(crate) fn listeners(port: u16) -> Vec<i32> {
+    const LISTENS: &str = "0A";
+    let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let address = format!(":{port:04X}");
+    let links: Vec<String> = table
+        .lines()
+        .map(|line| line.split_ascii_whitespace().collect::<Vec<_>>())
+        .filter(|words| words.len() > 9 && words[1].ends_with(&address) && words[3] == LISTENS)
+        .map(|words| format!("socket:[{}]", words[9]))
+        .collect();
+    let holds = |pid: &i32| {
+        let open = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten();
+        let mut open = open
+            .flatten()
+            .filter_map(|fd| fs::read_link(fd.path()).ok());
+        open.any(|to| links.iter().any(|link| to.as_os_str() == link.as_str()))
+    };
+    all_pids().into_iter().filter(holds).collect()
+}
+
 fn all_pids() -> Vec<i32> {
     fs::read_dir("/proc")
         .expect("/proc is mounted")
@@ -117,4 +140,23 @@ fn contains(haystack: &[u8], needle: &str) -> bool {
     haystack
         .windows(needle.len())
         .any(|window| window == needle.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_listens_is_found_and_whoever_is_connected_is_not() {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let there = std::net::TcpStream::connect(address).unwrap();
+        let (here, _) = listener.accept().unwrap();
+        // A child of another test may have it for a moment before it becomes its program.
+        assert!(listeners(address.port()).contains(&own));
+        drop(listener);
+        assert!(!listeners(address.port()).contains(&own));
+        drop((here, there));
+    }
 }

@@ -313,7 +313,7 @@ class Wire(unittest.TestCase):
         given = {"Authorization": f"Bearer {API_KEY}", "Content-Type": "application/json"} | (headers or {})
         request = urllib.request.Request(base + path, data=body, method=method, headers=given)
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=150) as answer:
                 return answer.status, answer.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()
@@ -431,7 +431,7 @@ class Wire(unittest.TestCase):
             return
 
         def until(right):
-            end = time.monotonic() + 60
+            end = time.monotonic() + scenarios.PATIENCE
             while not right(self.box.code_interpreter.list_contexts()):
                 self.assertLess(time.monotonic(), end)
                 time.sleep(0.05)
@@ -439,7 +439,7 @@ class Wire(unittest.TestCase):
         url = urllib.parse.urlsplit(f"{self.box.toolbox_proxy_url}/{self.box.id}/process/code-run")
         code = json.dumps({"language": "typescript", "code": "for (;;) {}"})
         given = {"Authorization": f"Bearer {API_KEY}", "Content-Type": "application/json"}
-        connection = http.client.HTTPConnection(url.netloc, timeout=60)
+        connection = http.client.HTTPConnection(url.netloc, timeout=150)
         connection.request("POST", url.path, code, given)
         until(lambda contexts: contexts)
         connection.close()

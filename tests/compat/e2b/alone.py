@@ -12,18 +12,18 @@ from e2b import (
 )
 from e2b_code_interpreter import Sandbox as CodeSandbox
 
-from checks import fails, leave
+from checks import PATIENCE, fails, leave, patient
 
 place = os.environ["PLACE"]
 
 if os.environ.get("LOCKED"):
-    sandbox = Sandbox.create()
+    sandbox = patient(Sandbox.create(request_timeout=PATIENCE))
     fails(AuthenticationException, sandbox.commands.run, "true")
     fails(AuthenticationException, sandbox.files.read, "/etc/hostname")
     print("ok locked")
     leave(0)
 
-sandbox = Sandbox.create()
+sandbox = patient(Sandbox.create(request_timeout=PATIENCE))
 assert sandbox.sandbox_id == "debug_sandbox_id" and sandbox.is_running()
 ran = sandbox.commands.run("pwd; echo $A; echo err >&2", cwd=place, envs={"A": "b"})
 assert (ran.stdout, ran.stderr) == (f"{place}\nb\n", "err\n")
@@ -44,7 +44,7 @@ handle = sandbox.pty.create(PtySize(rows=24, cols=80))
 sandbox.pty.send_stdin(handle.pid, b"echo $((6*7)); exit 5\n")
 assert fails(CommandExitException, handle.wait, on_pty=seen.append).exit_code == 5
 assert b"42\r\n" in b"".join(seen)
-code = CodeSandbox.create()
+code = CodeSandbox.create(request_timeout=PATIENCE)
 assert code.run_code("x = 6\nx * 7").text == "42"
 assert code.run_code("x").text == "6"
 print("ok alone")

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import urllib.request
+from functools import partial
 
 from e2b import (
     AuthenticationException,
@@ -27,6 +28,8 @@ from e2b import (
 from e2b_code_interpreter import Sandbox as CodeSandbox
 
 MANY_BYTES = 50 * 1024 * 1024
+# Of a request and of a command: many at once take longer, and the machine may stand still for a while.
+PATIENCE = 180
 
 
 def leave(code):
@@ -35,6 +38,14 @@ def leave(code):
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def patient(sandbox):
+    """The same, with more time than its client gives it where a check does not say how long."""
+    commands, pty = sandbox.commands, sandbox.pty
+    for owner, name in ((commands, "run"), (commands, "connect"), (commands, "stream_input"), (pty, "create"), (pty, "connect")):
+        setattr(owner, name, partial(getattr(owner, name), timeout=PATIENCE))
+    return sandbox
 
 
 def fails(kind, call, *args, **named):
@@ -287,13 +298,14 @@ def terminal(sandbox):
 def errors(sandbox):
     nobody = "sb-nobody"
     fs, commands = sandbox.files, sandbox.commands
-    fails(SandboxNotFoundException, Sandbox.get_info, nobody)
-    fails(SandboxNotFoundException, Sandbox.connect, nobody)
-    fails(SandboxNotFoundException, Sandbox.set_timeout, nobody, 10)
-    fails(SandboxNotFoundException, Sandbox.get_metrics, "NO SANDBOX")
-    assert Sandbox.kill(nobody) is False
-    fails(AuthenticationException, Sandbox.get_info, sandbox.sandbox_id, api_key="e2b_wrong")
-    fails(SandboxException, Sandbox.create, "no-such-template")
+    fails(SandboxNotFoundException, Sandbox.get_info, nobody, request_timeout=PATIENCE)
+    fails(SandboxNotFoundException, Sandbox.connect, nobody, request_timeout=PATIENCE)
+    fails(SandboxNotFoundException, Sandbox.set_timeout, nobody, 10, request_timeout=PATIENCE)
+    fails(SandboxNotFoundException, Sandbox.get_metrics, "NO SANDBOX", request_timeout=PATIENCE)
+    assert Sandbox.kill(nobody, request_timeout=PATIENCE) is False
+    stranger = {"api_key": "e2b_wrong", "request_timeout": PATIENCE}
+    fails(AuthenticationException, Sandbox.get_info, sandbox.sandbox_id, **stranger)
+    fails(SandboxException, Sandbox.create, "no-such-template", request_timeout=PATIENCE)
     fails(InvalidArgumentException, commands.run, "true", cwd="/nowhere")
     fails(AuthenticationException, commands.run, "true", user="nobody-here")
     fails(NotFoundException, commands.send_stdin, 2_000_000, "x")
@@ -326,7 +338,7 @@ def can_pause(sandbox):
         assert "MUST_PAUSE" not in os.environ, error
         print(f"SKIPPED: pausing is not tried: {error}")
         return False
-    Sandbox.connect(sandbox.sandbox_id)
+    Sandbox.connect(sandbox.sandbox_id, request_timeout=PATIENCE)
     return True
 
 
@@ -336,11 +348,12 @@ def pausing(made, label):
     assert made.pause() is True
     assert made.pause() is False
     assert made.is_running() is False
-    paused = Sandbox.list(query=SandboxQuery(metadata={"test": label}, state=[SandboxState.PAUSED]))
+    query = SandboxQuery(metadata={"test": label}, state=[SandboxState.PAUSED])
+    paused = Sandbox.list(query=query, request_timeout=PATIENCE)
     assert [one.sandbox_id for one in paused.next_items()] == [made.sandbox_id]
     fails(SandboxNotRunningException, made.commands.run, "true")
     fails(SandboxNotRunningException, made.files.read, "kept")
-    back = Sandbox.connect(made.sandbox_id)
+    back = patient(Sandbox.connect(made.sandbox_id, request_timeout=PATIENCE))
     assert back.is_running() and back.files.read("kept") == "yes"
     back.commands.send_stdin(handle.pid, "still here\n")
     assert back.commands.connect(handle.pid).wait().stdout == "still here\n"
@@ -348,7 +361,7 @@ def pausing(made, label):
 
 def lifecycle(sandbox):
     label = f"life-{sandbox.sandbox_id}"
-    made = Sandbox.create(metadata={"test": label}, timeout=600, envs={"A": "b"})
+    made = patient(Sandbox.create(metadata={"test": label}, timeout=600, envs={"A": "b"}, request_timeout=PATIENCE))
     try:
         info = made.get_info()
         assert info.metadata == {"test": label} and info.state == SandboxState.RUNNING
@@ -358,12 +371,12 @@ def lifecycle(sandbox):
         assert made.get_info().end_at > info.end_at
         # A connection never makes it shorter.
         end = made.get_info().end_at
-        same = Sandbox.connect(made.sandbox_id, timeout=30)
+        same = patient(Sandbox.connect(made.sandbox_id, timeout=30, request_timeout=PATIENCE))
         assert same.get_info().end_at == end
         assert same.commands.run("echo $A").stdout == "b\n"
-        other = Sandbox.create(metadata={"test": label})
+        other = Sandbox.create(metadata={"test": label}, request_timeout=PATIENCE)
         query = SandboxQuery(metadata={"test": label})
-        pages = Sandbox.list(query=query, limit=1)
+        pages = Sandbox.list(query=query, limit=1, request_timeout=PATIENCE)
         first, second = pages.next_items(), pages.next_items()
         assert [one.sandbox_id for one in first + second] == [other.sandbox_id, made.sandbox_id]
         assert not pages.has_next
@@ -379,14 +392,14 @@ def lifecycle(sandbox):
         fails(SandboxNotFoundException, made.get_info)
     finally:
         made.kill()
-    short = Sandbox.create(timeout=1)
+    short = Sandbox.create(timeout=1, request_timeout=PATIENCE)
     fails(SandboxNotRunningException, short.commands.run, "sleep 86393", timeout=0)
     assert short.is_running() is False
 
 
 def rights(sandbox):
     """A sandbox's token opens that one."""
-    other = Sandbox.create()
+    other = Sandbox.create(request_timeout=PATIENCE)
     try:
         headers = sandbox.connection_config.sandbox_headers
         headers = {**headers, "E2b-Sandbox-Id": other.sandbox_id}
@@ -398,7 +411,7 @@ def rights(sandbox):
 
 
 def code(sandbox):
-    sandbox = CodeSandbox.connect(sandbox.sandbox_id)
+    sandbox = CodeSandbox.connect(sandbox.sandbox_id, request_timeout=PATIENCE)
     seen = []
     ran = sandbox.run_code("x = 20\nprint('hello')\nx + 1", on_stdout=lambda out: seen.append(out.line))
     assert ran.text == "21" and ran.results[0].is_main_result and "".join(seen) == "hello\n"

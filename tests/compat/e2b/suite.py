@@ -4,19 +4,19 @@ import sys
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 from e2b import Sandbox
 
 import checks
+from checks import PATIENCE, patient
 
 CROWD = 20
-# Of a request and of a command: many at once take longer, and the machine may stand still for a while.
-PATIENCE = 180
 
 
 def attempt(check, **named):
-    sandbox = Sandbox.create(envs={"OF_ALL": "seen"}, metadata={"check": check.__name__})
+    sandbox = patient(
+        Sandbox.create(envs={"OF_ALL": "seen"}, metadata={"check": check.__name__}, request_timeout=PATIENCE)
+    )
     try:
         check(sandbox, **named)
     finally:
@@ -41,9 +41,7 @@ def one_by_one(only):
 
 def client(number):
     """All of them in one sandbox; a smaller large file, as all of them lie in memory."""
-    sandbox = Sandbox.create(envs={"OF_ALL": "seen"}, timeout=900, request_timeout=PATIENCE)
-    # Where a check does not say how long.
-    sandbox.commands.run = partial(sandbox.commands.run, timeout=PATIENCE)
+    sandbox = patient(Sandbox.create(envs={"OF_ALL": "seen"}, timeout=900, request_timeout=PATIENCE))
     try:
         for check in checks.ALL:
             try:

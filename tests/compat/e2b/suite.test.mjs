@@ -23,7 +23,26 @@ import { Sandbox as CodeSandbox } from "@e2b/code-interpreter";
 const CROWD = 20;
 // Of a request and of a command: many at once take longer, and the machine may stand still for a while.
 const PATIENCE_MS = 180_000;
+const PATIENT = { requestTimeoutMs: PATIENCE_MS };
 const MANY_BYTES = 50 * 1024 * 1024;
+
+/** The same, with more time than its client gives it where a check does not say how long. */
+function patient(sandbox) {
+  const { commands, pty, files } = sandbox;
+  for (const [owner, name, at] of [
+    [commands, "run", 1],
+    [commands, "connect", 1],
+    [pty, "create", 0],
+    [files, "watchDir", 2],
+  ]) {
+    const call = owner[name].bind(owner);
+    owner[name] = (...given) => {
+      given[at] = { timeoutMs: PATIENCE_MS, ...given[at] };
+      return call(...given);
+    };
+  }
+  return sandbox;
+}
 
 /** The error that work must fail with, of exactly this class. */
 async function fails(kind, work) {
@@ -201,12 +220,12 @@ async function terminal(sandbox) {
 
 async function errors(sandbox) {
   const { files, commands } = sandbox;
-  await fails(SandboxNotFoundError, Sandbox.getInfo("sb-nobody"));
-  await fails(SandboxNotFoundError, Sandbox.connect("sb-nobody"));
-  await fails(SandboxNotFoundError, Sandbox.setTimeout("sb-nobody", 1000));
-  assert.equal(await Sandbox.kill("sb-nobody"), false);
-  await fails(AuthenticationError, Sandbox.create({ apiKey: "e2b_wrong" }));
-  await fails(SandboxError, Sandbox.create("no-such-template"));
+  await fails(SandboxNotFoundError, Sandbox.getInfo("sb-nobody", PATIENT));
+  await fails(SandboxNotFoundError, Sandbox.connect("sb-nobody", PATIENT));
+  await fails(SandboxNotFoundError, Sandbox.setTimeout("sb-nobody", 1000, PATIENT));
+  assert.equal(await Sandbox.kill("sb-nobody", PATIENT), false);
+  await fails(AuthenticationError, Sandbox.create({ apiKey: "e2b_wrong", ...PATIENT }));
+  await fails(SandboxError, Sandbox.create("no-such-template", PATIENT));
   await fails(InvalidArgumentError, commands.run("true", { cwd: "/nowhere" }));
   await fails(AuthenticationError, commands.run("true", { user: "nobody-here" }));
   await fails(NotFoundError, commands.sendStdin(2_000_000, "x"));
@@ -222,16 +241,17 @@ async function errors(sandbox) {
 
 async function lifecycle(sandbox) {
   const metadata = { of: sandbox.sandboxId };
-  const made = await Sandbox.create({ metadata, timeoutMs: 600_000, envs: { A: "b" } });
+  const made = patient(await Sandbox.create({ metadata, timeoutMs: 600_000, envs: { A: "b" }, ...PATIENT }));
   try {
     const info = await made.getInfo();
     assert.deepEqual([info.metadata, info.state], [metadata, "running"]);
     await made.setTimeout(1_200_000);
     assert.ok((await made.getInfo()).endAt > info.endAt);
-    const pages = Sandbox.list({ query: { metadata }, limit: 1 });
+    const pages = Sandbox.list({ query: { metadata }, limit: 1, ...PATIENT });
     assert.deepEqual((await pages.nextItems()).map((one) => one.sandboxId), [made.sandboxId]);
     assert.equal(pages.hasNext, false);
-    assert.equal((await (await Sandbox.connect(made.sandboxId)).commands.run("echo $A")).stdout, "b\n");
+    const same = patient(await Sandbox.connect(made.sandboxId, PATIENT));
+    assert.equal((await same.commands.run("echo $A")).stdout, "b\n");
     // An ordinary user's hub may have nothing to freeze a sandbox with.
     if (process.env.MUST_PAUSE) {
       assert.equal(await made.pause(), true);
@@ -254,7 +274,7 @@ async function lifecycle(sandbox) {
 }
 
 async function code(sandbox) {
-  const interpreter = await CodeSandbox.connect(sandbox.sandboxId);
+  const interpreter = await CodeSandbox.connect(sandbox.sandboxId, PATIENT);
   const seen = [];
   const ran = await interpreter.runCode("x = 20\nprint('hello')\nx + 1", {
     onStdout: (out) => void seen.push(out.line),
@@ -278,7 +298,7 @@ const ALL = { commands, background, kill, files, watching, terminal, errors, lif
 
 for (const [name, check] of Object.entries(ALL)) {
   test(name, { timeout: 600_000 }, async () => {
-    const sandbox = await Sandbox.create();
+    const sandbox = patient(await Sandbox.create(PATIENT));
     try {
       await check(sandbox, MANY_BYTES);
     } finally {
@@ -290,10 +310,7 @@ for (const [name, check] of Object.entries(ALL)) {
 // A smaller large file, as all of them lie in memory.
 test(`${CROWD} clients at once`, { timeout: 600_000 }, async () => {
   const client = async () => {
-    const sandbox = await Sandbox.create({ timeoutMs: 900_000, requestTimeoutMs: PATIENCE_MS });
-    // Where a check does not say how long.
-    const run = sandbox.commands.run.bind(sandbox.commands);
-    sandbox.commands.run = (command, options) => run(command, { timeoutMs: PATIENCE_MS, ...options });
+    const sandbox = patient(await Sandbox.create({ timeoutMs: 900_000, ...PATIENT }));
     try {
       for (const check of Object.values(ALL)) {
         await check(sandbox, 1 << 20);

@@ -22,11 +22,9 @@ from e2b import (
 )
 from e2b_code_interpreter import AsyncSandbox as AsyncCodeSandbox
 
-from checks import leave
+from checks import PATIENCE, leave, patient
 
 CROWD = 20
-# Of a request and of a command: many at once take longer, and the machine may stand still for a while.
-PATIENCE = 180
 
 
 async def fails(kind, work):
@@ -128,8 +126,8 @@ async def terminal(sandbox):
 
 
 async def errors(sandbox):
-    await fails(SandboxNotFoundException, AsyncSandbox.connect("sb-nobody"))
-    await fails(AuthenticationException, AsyncSandbox.create(api_key="e2b_wrong"))
+    await fails(SandboxNotFoundException, AsyncSandbox.connect("sb-nobody", request_timeout=PATIENCE))
+    await fails(AuthenticationException, AsyncSandbox.create(api_key="e2b_wrong", request_timeout=PATIENCE))
     await fails(FileNotFoundException, sandbox.files.read("none"))
     await fails(FileNotFoundException, sandbox.files.list("none"))
     await fails(InvalidArgumentException, sandbox.files.read("/tmp"))
@@ -139,8 +137,9 @@ async def errors(sandbox):
 
 
 async def lifecycle(sandbox):
-    made = await AsyncSandbox.create(metadata={"of": sandbox.sandbox_id})
-    listed = AsyncSandbox.list(query=SandboxQuery(metadata={"of": sandbox.sandbox_id}))
+    made = patient(await AsyncSandbox.create(metadata={"of": sandbox.sandbox_id}, request_timeout=PATIENCE))
+    query = SandboxQuery(metadata={"of": sandbox.sandbox_id})
+    listed = AsyncSandbox.list(query=query, request_timeout=PATIENCE)
     assert [one.sandbox_id for one in await listed.next_items()] == [made.sandbox_id]
     if "MUST_PAUSE" in os.environ:
         await made.pause()
@@ -154,7 +153,7 @@ async def lifecycle(sandbox):
 
 
 async def code(sandbox):
-    sandbox = await AsyncCodeSandbox.connect(sandbox.sandbox_id)
+    sandbox = await AsyncCodeSandbox.connect(sandbox.sandbox_id, request_timeout=PATIENCE)
     assert (await sandbox.run_code("a = 6; a * 7")).text == "42"
     context = await sandbox.create_code_context(language="javascript")
     ran = await sandbox.run_code("console.log('js'); 5", context=context)
@@ -168,9 +167,9 @@ ALL = [commands, files, watching, terminal, errors, lifecycle, code]
 
 
 async def client(number):
-    sandbox = await AsyncSandbox.create(timeout=900, request_timeout=PATIENCE)
-    # Where a check does not say how long.
-    sandbox.commands.run = partial(sandbox.commands.run, timeout=PATIENCE)
+    sandbox = patient(await AsyncSandbox.create(timeout=900, request_timeout=PATIENCE))
+    # The other client's watches have no end.
+    sandbox.files.watch_dir = partial(sandbox.files.watch_dir, timeout=PATIENCE)
     good = True
     try:
         for check in ALL:

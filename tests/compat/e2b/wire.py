@@ -15,6 +15,8 @@ from e2b.envd.filesystem import filesystem_pb
 from e2b.envd.process import process_pb
 from protobuf import Oneof
 
+from checks import PATIENCE, patient
+
 BASE = urllib.parse.urlsplit(os.environ["E2B_API_URL"])
 KEY = {"X-API-Key": os.environ["E2B_API_KEY"]}
 JSON = {"Content-Type": "application/json"}
@@ -204,7 +206,7 @@ def by_name(sandbox):
     there = {"E2b-Sandbox-Id": identity, "E2b-Sandbox-Port": "8000"}
     assert ask("GET", "/named", there | token)[2] == b"by its name"
     server.kill()
-    with Sandbox.create(network={"allow_public_traffic": True}) as public:
+    with patient(Sandbox.create(network={"allow_public_traffic": True}, request_timeout=PATIENCE)) as public:
         server = public.commands.run(serve, background=True, timeout=0)
         assert next(iter(server))[0].startswith("1")
         assert at(f"8000-{public.sandbox_id}", "/")[0] == 200
@@ -337,7 +339,7 @@ def lent():
         return json.loads(answer or b"null")
 
     made = hub("POST", "/v1/tokens", json.dumps({"scopes": ["create"]}))
-    sandbox = Sandbox.create(api_key="e2b_" + made["token"])
+    sandbox = Sandbox.create(api_key="e2b_" + made["token"], request_timeout=PATIENCE)
     sandbox.files.write("mine", "x")
     address = "/files?" + urllib.parse.urlsplit(sandbox.download_url("mine")).query
     here = {"E2b-Sandbox-Id": sandbox.sandbox_id, "X-Access-Token": sandbox._envd_access_token}
@@ -372,7 +374,7 @@ def keepalive(sandbox):
 
 def main():
     control()
-    with Sandbox.create() as sandbox:
+    with patient(Sandbox.create(request_timeout=PATIENCE)) as sandbox:
         inside(sandbox)
         binary(sandbox)
         by_name(sandbox)

@@ -6,6 +6,7 @@ use sandshell_testkit::Agent;
 
 use super::scenario::{python_environment, with_packages};
 use super::{code_of, context_of, create, main_text, run};
+use crate::calls::in_time;
 
 fn picture(reply: &RunReply, mime: &str) -> Vec<u8> {
     let text = reply
@@ -30,9 +31,7 @@ async fn figures_are_pictures_and_tables_are_html() {
             kernel,
             ..with_packages(&venv)
         };
-        let limit = std::time::Duration::from_secs(90);
-        let record = tokio::time::timeout(limit, client.create_context(&request));
-        let record = record.await.unwrap().unwrap();
+        let record = in_time(client.create_context(&request)).await.unwrap();
         // What is installed is used, unless the driver is asked for.
         let expected = match kernel {
             KernelChoice::Auto => KernelChoice::Jupyter,
@@ -42,8 +41,8 @@ async fn figures_are_pictures_and_tables_are_html() {
         let id = record.id;
         let import = code_of("import matplotlib.pyplot as plt, pandas as pd, numpy as np");
         // The first import builds a cache of fonts, which takes a while.
-        let reply = tokio::time::timeout(limit, client.run_code(&id, &import));
-        assert_eq!(reply.await.unwrap().unwrap().end.status, RunStatus::Ok);
+        let reply = in_time(client.run_code(&id, &import)).await.unwrap();
+        assert_eq!(reply.end.status, RunStatus::Ok);
         let reply = run(
             &client,
             &id,
@@ -72,9 +71,7 @@ async fn figures_are_pictures_and_tables_are_html() {
             html.contains("<table") && html.contains("<td>x</td>"),
             "{html}"
         );
-        crate::calls::in_time(client.delete_context(&id))
-            .await
-            .unwrap();
+        in_time(client.delete_context(&id)).await.unwrap();
     }
 }
 

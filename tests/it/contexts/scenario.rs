@@ -227,13 +227,7 @@ fn shown(seen: &Seen) -> String {
 async fn play(client: &Client, request: &ContextRequest, pick: impl Fn(&Case) -> Vec<Step>) {
     let scenario: Scenario = toml::from_str(include_str!("scenario.toml")).unwrap();
     assert!(scenario.case.len() >= 30, "{} cases", scenario.case.len());
-    let context = tokio::time::timeout(
-        std::time::Duration::from_secs(90),
-        client.create_context(request),
-    )
-    .await
-    .unwrap()
-    .unwrap();
+    let context = in_time(client.create_context(request)).await.unwrap();
     let mut wrong = Vec::new();
     for case in &scenario.case {
         for (n, step) in pick(case).iter().enumerate() {
@@ -325,9 +319,7 @@ async fn a_jupyter_kernel_leaves_no_file_behind() {
         kernel: KernelChoice::Jupyter,
         ..with_packages(&venv)
     };
-    let limit = std::time::Duration::from_secs(90);
-    let made = tokio::time::timeout(limit, client.create_context(&request));
-    let id = made.await.unwrap().unwrap().id;
+    let id = in_time(client.create_context(&request)).await.unwrap().id;
     let code =
         "from ipykernel.connect import get_connection_file\nprint(get_connection_file(), end='')";
     let file = PathBuf::from(super::run(&client, &id, code).await.stdout);
@@ -365,9 +357,7 @@ async fn the_next_agent_removes_what_a_killed_one_left_of_a_kernel() {
         kernel: KernelChoice::Jupyter,
         ..with_packages(&venv)
     };
-    let limit = std::time::Duration::from_secs(90);
-    let made = tokio::time::timeout(limit, client.create_context(&request));
-    let id = made.await.unwrap().unwrap().id;
+    let id = in_time(client.create_context(&request)).await.unwrap().id;
     let code =
         "from ipykernel.connect import get_connection_file\nprint(get_connection_file(), end='')";
     let file = PathBuf::from(super::run(&client, &id, code).await.stdout);

@@ -350,18 +350,26 @@ async fn an_early_answer_leaves_the_connection_whole() {
     early(to_hub, path, &token, "404");
 }
 
-/// Asks what is refused early, on a new line where one was given up: two seconds without a piece are enough for that,
-/// and a machine may stand still for longer.
+/// How long the other side waits for the next piece of what it has no use for.
+const UNREAD: Duration = Duration::from_secs(2);
+
+/// Asks what is refused early; on a new line where one was given up because the machine stood still for so long that
+/// it may have been.
 fn early(line: impl Fn() -> Line, path: &str, headers: &str, status: &str) {
-    let mut next = String::new();
-    for _ in 0..3 {
-        match asked_on(line(), path, headers, status) {
+    for attempt in 1.. {
+        let began = Instant::now();
+        let next = match asked_on(line(), path, headers, status) {
             Ok(said) if said.starts_with("HTTP/1.1 200") => return,
-            Ok(said) => next = said,
-            Err(error) => next = error.to_string(),
-        }
+            Ok(said) => said,
+            Err(error) => error.to_string(),
+        };
+        let took = began.elapsed();
+        assert!(
+            took >= UNREAD && attempt < 5,
+            "{path}: {next}, after {took:?}, attempt {attempt}"
+        );
+        say(&format!("{path}: again, as it took {took:?}: {next}"));
     }
-    panic!("{path}: {next}");
 }
 
 /// Sends a part of a request, hears the answer, sends the rest and another request; what is said to that.

@@ -3,11 +3,13 @@
 //! The calls that a request makes are looked up first, by tracing one. Then each of a kind that can run
 //! out of something is failed: the first of them, the second and so on, until none is left to fail.
 
+use std::time::Instant;
+
 use sandshell_client::types::ErrorCode;
 
 use super::bench::{Bench, REQUESTS, Request};
 use super::tracer::{Tracer, able, failing, injected, names};
-use super::{Dice, SAMPLE, full, say};
+use super::{in_sample, say, seed};
 
 /// How each call can fail that makes or needs something.
 pub(super) const FAILURES: &[(&str, &[&str])] = &[
@@ -108,9 +110,9 @@ async fn a_system_call_that_fails_is_told_and_leaves_nothing() {
     if !able() {
         return;
     }
-    let mut dice = Dice::new();
+    let (seed, began) = (seed(), Instant::now());
     let mut bench = Bench::new().await;
-    let (mut made, mut wrong) = (0, Vec::new());
+    let (mut tried, mut made, mut wrong) = (0, 0, Vec::new());
     for (whose, request) in [Whose::Agent, Whose::Init]
         .into_iter()
         .flat_map(|whose| REQUESTS.map(|request| (whose, request)))
@@ -122,9 +124,11 @@ async fn a_system_call_that_fails_is_told_and_leaves_nothing() {
             }
             for errno in *errnos {
                 for nth in 1..40 {
-                    if !full() && dice.below(SAMPLE) > 0 {
+                    let fault = format!("{whose:?} {request:?} {call} {errno} {nth}");
+                    if !in_sample(seed, &fault) {
                         continue;
                     }
+                    tried += 1;
                     let fault = Fault {
                         whose,
                         call,
@@ -147,7 +151,10 @@ async fn a_system_call_that_fails_is_told_and_leaves_nothing() {
             }
         }
     }
-    say(&format!("{made} system calls failed"));
+    say(&format!(
+        "{made} system calls failed of {tried} that were to, in {} s",
+        began.elapsed().as_secs()
+    ));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(made > 0, "nothing was failed");
 }

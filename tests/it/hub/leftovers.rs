@@ -53,12 +53,12 @@ impl Traces {
         }
     }
 
-    /// Connections to agents that are gone are let go of in their own time, and interfaces of others; there
-    /// may be fewer than before.
+    /// Connections to agents that are gone are let go of in their own time, processes that ended and what is held for
+    /// them too, and interfaces of others; there may be fewer than before.
     fn against(mut self, before: &Self) -> Self {
-        if self.hub_fds <= before.hub_fds {
-            self.hub_fds = before.hub_fds;
-        }
+        self.hub_fds = self.hub_fds.max(before.hub_fds);
+        self.launcher_fds = self.launcher_fds.max(before.launcher_fds);
+        self.processes = self.processes.max(before.processes);
         if self.interfaces.is_subset(&before.interfaces) {
             self.interfaces.clone_from(&before.interfaces);
         }

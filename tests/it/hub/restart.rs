@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use sandshell_client::types::{
     ErrorCode, IsolationPolicy, IsolationSpec, SandboxSpec, SessionExecRequest, SessionId,
@@ -15,7 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use super::{id_of, sandbox, spec_of};
-use crate::calls::{exec, in_time, process_of, skipped, start};
+use crate::calls::{DEADLINE, exec, in_time, process_of, skipped, start};
 
 /// Prints a line for each number from 1 on, about a thousand a second, until its file appears.
 fn counting(stop: &std::path::Path) -> String {
@@ -400,4 +401,35 @@ async fn an_ordinary_users_sandboxes_outlive_the_hub() {
         client.close_idle();
         assert_eq!(exec(&inside, "cat /tmp/kept").await.stdout, "kept\n");
     }
+}
+
+/// A listener that a hub's child inherits would only make all that comes after it slow, so the fixture looks for one.
+#[test]
+fn a_port_that_was_inherited_fails_the_test() {
+    let mut hub = Hub::start();
+    let address = hub.url().trim_start_matches("http://").to_owned();
+    hub.kill_hard();
+    let began = Instant::now();
+    let listener = loop {
+        match std::net::TcpListener::bind(&address) {
+            Ok(listener) => break listener,
+            // Somebody else's connection has it.
+            Err(error) => assert!(began.elapsed() < DEADLINE, "{error}"),
+        }
+    };
+    let mut heir = std::process::Command::new("sleep")
+        .arg("600")
+        .env("OF", hub.dir())
+        .stdin(std::os::fd::OwnedFd::from(listener))
+        .spawn()
+        .unwrap();
+    let restarted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| hub.restart()));
+    heir.kill().unwrap();
+    heir.wait().unwrap();
+    let said = restarted.unwrap_err();
+    let said = said.downcast_ref::<String>().unwrap();
+    let expected = format!("{} (sleep 600) listens on {address}", heir.id());
+    assert!(said.contains(&expected), "{said}");
+    // Nobody has it now.
+    hub.restart();
 }

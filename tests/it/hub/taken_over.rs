@@ -1,10 +1,10 @@
 //! A hub takes over what the one before left: the living as they were, the dead to be buried.
 
 use sandshell_client::types::{ErrorCode, SandboxLimits, SandboxPatch, SandboxState};
-use sandshell_testkit::{Hub, alive_with_marker, children_deep};
+use sandshell_testkit::{Hub, alive_with_marker, children_deep, wait_for_exit_of};
 
 use super::{agent_of, get, groups_of, id_of, sandbox, until};
-use crate::calls::{exec, in_time, marker, process_of, skipped, start};
+use crate::calls::{DEADLINE, exec, in_time, marker, process_of, skipped, start};
 
 #[tokio::test]
 async fn what_died_meanwhile_is_buried_and_leftovers_are_removed() {
@@ -47,6 +47,8 @@ async fn what_died_meanwhile_is_buried_and_leftovers_are_removed() {
     hub.kill_hard();
     let pid = rustix::process::Pid::from_raw(dying).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    // Until it is gone it may still be taken for one that lives.
+    assert!(wait_for_exit_of(dying, DEADLINE), "{dying} is alive");
     hub.restart();
     let record = get(&client, "dies").await;
     assert_eq!(record.state, SandboxState::Failed);

@@ -6,6 +6,7 @@ use sandshell_client::types::{
     ErrorCode, HttpCheck, KillRequest, PortRecord, PortWaitRequest, PortsEvent, Problem,
 };
 use sandshell_testkit::{Agent, UnprivilegedUser};
+use tokio::net::TcpSocket;
 
 use super::{Server, own_port};
 use crate::calls::{Shell, code_of, exec, in_time, process_of, start, wait_for_text};
@@ -15,6 +16,16 @@ async fn listed(client: &sandshell_client::Client) -> Vec<PortRecord> {
         .await
         .unwrap()
         .items
+}
+
+/// A port that is given to nobody who does not ask for it, and the socket that holds it. It does not listen: whoever
+/// asks for this one gets it too, as both say that they share.
+fn reserved() -> (TcpSocket, u16) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    (socket, port)
 }
 
 #[tokio::test]
@@ -174,13 +185,13 @@ async fn nothing_outside_is_reached() {
 async fn a_port_that_passes_to_a_stranger_is_not_reached() {
     let agent = Agent::start();
     let client = agent.client();
-    let server = Server::start(&client).await;
+    let (stranger, port) = reserved();
+    let server = Server::at(&client, &["127.0.0.1", &port.to_string()]).await;
     assert_eq!(server.text(&client, "/hello").await, "hello");
     client.delete_process(&server.id).await.unwrap();
-    let stranger = std::net::TcpListener::bind(("127.0.0.1", server.port)).unwrap();
+    let stranger = stranger.listen(1).unwrap().into_std().unwrap();
     let (status, _, body) = server.get(&client, "/hello").await;
     assert_eq!(status, 404, "{body:?}");
-    stranger.set_nonblocking(true).unwrap();
     assert!(stranger.accept().is_err(), "something connected to it");
 }
 
@@ -201,9 +212,7 @@ async fn ipv6_and_all_addresses_are_reached() {
 async fn a_wait_sees_a_port_get_ready() {
     let agent = Agent::start();
     let client = agent.client();
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let (_held, port) = reserved();
     let wait = PortWaitRequest {
         timeout_ms: Some(50),
         ..Default::default()
