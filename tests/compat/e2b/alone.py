@@ -15,6 +15,8 @@ from e2b_code_interpreter import Sandbox as CodeSandbox
 from checks import PATIENCE, fails, leave, patient
 
 place = os.environ["PLACE"]
+# Commands are those of login shells, here without a sandbox around them: not to run what the user has in its own.
+home = {"HOME": os.environ["HOME_OF_COMMANDS"]}
 
 if os.environ.get("LOCKED"):
     sandbox = patient(Sandbox.create(request_timeout=PATIENCE))
@@ -25,10 +27,10 @@ if os.environ.get("LOCKED"):
 
 sandbox = patient(Sandbox.create(request_timeout=PATIENCE))
 assert sandbox.sandbox_id == "debug_sandbox_id" and sandbox.is_running()
-ran = sandbox.commands.run("pwd; echo $A; echo err >&2", cwd=place, envs={"A": "b"})
+ran = sandbox.commands.run("pwd; echo $A; echo err >&2", cwd=place, envs={"A": "b", **home})
 assert (ran.stdout, ran.stderr) == (f"{place}\nb\n", "err\n")
-assert fails(CommandExitException, sandbox.commands.run, "exit 4").exit_code == 4
-handle = sandbox.commands.run("cat", background=True, stdin=True)
+assert fails(CommandExitException, sandbox.commands.run, "exit 4", envs=home).exit_code == 4
+handle = sandbox.commands.run("cat", background=True, stdin=True, envs=home)
 handle.send_stdin("in\n")
 handle.close_stdin()
 assert handle.wait().stdout == "in\n"
@@ -40,7 +42,7 @@ watch.stop()
 assert [one.name for one in sandbox.files.list(place)] == ["a"]
 fails(FileNotFoundException, sandbox.files.read, f"{place}/none")
 seen = []
-handle = sandbox.pty.create(PtySize(rows=24, cols=80))
+handle = sandbox.pty.create(PtySize(rows=24, cols=80), envs=home)
 sandbox.pty.send_stdin(handle.pid, b"echo $((6*7)); exit 5\n")
 assert fails(CommandExitException, handle.wait, on_pty=seen.append).exit_code == 5
 assert b"42\r\n" in b"".join(seen)

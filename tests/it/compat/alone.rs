@@ -16,6 +16,7 @@ fn debug(agent: &Agent, more: &[(&str, &str)]) {
         return;
     };
     let place = TempDir::with_prefix("sandshell-alone-").unwrap();
+    let home = TempDir::with_prefix("sandshell-home-").unwrap();
     must_pass(
         Command::new(python)
             .arg("alone.py")
@@ -23,6 +24,7 @@ fn debug(agent: &Agent, more: &[(&str, &str)]) {
             .env("E2B_DEBUG", "true")
             .env("E2B_SANDBOX_URL", agent.url())
             .env("PLACE", place.path())
+            .env("HOME_OF_COMMANDS", home.path())
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .envs(more.iter().copied()),
     );
