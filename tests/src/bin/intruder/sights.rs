@@ -280,10 +280,11 @@ fn runtime() {
     let open: Vec<String> = processes()
         .into_iter()
         .filter(ours)
-        .flat_map(|pid| {
-            ["environ", "maps", "mem", "fd/0"].map(|file| format!("/proc/{pid}/{file}"))
-        })
-        .filter(|path| File::open(path).is_ok())
+        .flat_map(|pid| ["environ", "maps", "mem", "fd/0"].map(|file| (pid, file)))
+        .map(|(pid, file)| (pid, format!("/proc/{pid}/{file}")))
+        // A shell that is being started is ours until it is bash: what opens then says nothing of us.
+        .filter(|(pid, path)| File::open(path).is_ok() && ours(pid))
+        .map(|(_, path)| path)
         .collect();
     say("runtime-processes", !open.is_empty(), &open.join(" "));
 }
