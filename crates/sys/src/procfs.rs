@@ -111,10 +111,17 @@ fn walk(pid: i32) -> Result<(Vec<i32>, HashSet<i32>), Errno> {
 
 /// The parent of a process.
 pub fn parent(pid: i32) -> Option<i32> {
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let text = String::from_utf8_lossy(&text);
-    let (_, rest) = text.rsplit_once(')')?;
-    rest.split_whitespace().nth(1)?.parse().ok()
+    let told = || -> Option<i32> {
+        let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        let (_, rest) = text.rsplit_once(')')?;
+        rest.split_whitespace().nth(1)?.parse().ok()
+    };
+    match told()? {
+        // It has none, or was just being reaped: then there is nothing to be read a second time.
+        0 => told(),
+        parent => Some(parent),
+    }
 }
 
 /// Whether a process descends from another. Sure only for a process that is pinned.
