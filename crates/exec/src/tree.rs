@@ -397,28 +397,48 @@ impl Tree {
     ) -> Result<(), Errno> {
         let mut others = self.members()?;
         others.retain(|pid| !told.contains(pid) && wanted(*pid));
-        for some in others.chunks(PINNED_AT_ONCE) {
-            // Pinned first, then checked to be members still: a pid that a stranger took over before
-            // it was pinned is no member any more, so a stranger is never hit.
-            let mut pinned = Vec::with_capacity(some.len());
-            for pid in some {
-                match procfs::pin(*pid) {
-                    Ok(held) => pinned.push((*pid, held)),
-                    Err(errno) if is_lack(errno) => return Err(errno),
-                    Err(_) => {}
+        let (mut rest, mut at_once) = (others.as_slice(), PINNED_AT_ONCE);
+        while !rest.is_empty() {
+            let (some, later) = rest.split_at(at_once.min(rest.len()));
+            match self.signal_these(number, some, &wanted) {
+                Ok(got_it) => {
+                    told.extend(got_it);
+                    rest = later;
                 }
-            }
-            if pinned.is_empty() {
-                continue;
-            }
-            let members: HashSet<i32> = self.members()?.into_iter().collect();
-            for (pid, held) in &pinned {
-                if members.contains(pid) && wanted(*pid) && signal::send(held, number).is_ok() {
-                    told.insert(*pid);
-                }
+                // There may be descriptors for fewer.
+                Err(errno) if is_lack(errno) && at_once > 1 => at_once /= 2,
+                Err(errno) => return Err(errno),
             }
         }
         Ok(())
+    }
+
+    /// Signals these at once; says who got it. Where it fails, nobody has.
+    fn signal_these(
+        &self,
+        number: i32,
+        pids: &[i32],
+        wanted: impl Fn(i32) -> bool,
+    ) -> Result<Vec<i32>, Errno> {
+        // Pinned first, then checked to be members still: a pid that a stranger took over before
+        // it was pinned is no member any more, so a stranger is never hit.
+        let mut pinned = Vec::with_capacity(pids.len());
+        for pid in pids {
+            match procfs::pin(*pid) {
+                Ok(held) => pinned.push((*pid, held)),
+                Err(errno) if is_lack(errno) => return Err(errno),
+                Err(_) => {}
+            }
+        }
+        if pinned.is_empty() {
+            return Ok(Vec::new());
+        }
+        let members: HashSet<i32> = self.members()?.into_iter().collect();
+        let is_told = |(pid, held): &(i32, OwnedFd)| {
+            members.contains(pid) && wanted(*pid) && signal::send(held, number).is_ok()
+        };
+        pinned.retain(is_told);
+        Ok(pinned.into_iter().map(|(pid, _)| pid).collect())
     }
 
     /// Resolves when no member is left.

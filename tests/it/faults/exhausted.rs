@@ -167,15 +167,19 @@ async fn an_agent_without_descriptors_waits_for_some() {
 /// Where the agent keeps trees in groups, and where in the hands of keepers.
 const PLACES: [Option<&str>; 3] = [None, Some("cgroup"), Some("cgroup,pid-namespace")];
 
+fn agent_without(without: Option<&str>) -> Agent {
+    let agent = Agent::builder();
+    match without {
+        Some(without) => agent.args(["--without", without]).start(),
+        None => agent.start(),
+    }
+}
+
 /// Who cannot look at a tree does not know whether it has ended: a kill waits until it can be done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_without_descriptors_is_done_when_there_are_some() {
     for without in PLACES {
-        let mut agent = Agent::builder();
-        if let Some(without) = without {
-            agent = agent.args(["--without", without]);
-        }
-        let agent = agent.start();
+        let agent = agent_without(without);
         let (client, other) = (agent.client(), agent.client());
         let mark = marker();
         let id = start(
@@ -209,11 +213,7 @@ async fn a_kill_without_descriptors_is_done_when_there_are_some() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_timeout_without_descriptors_is_enforced_when_there_are_some() {
     for without in PLACES {
-        let mut agent = Agent::builder();
-        if let Some(without) = without {
-            agent = agent.args(["--without", without]);
-        }
-        let agent = agent.start();
+        let agent = agent_without(without);
         let (client, other) = (agent.client(), agent.client());
         let mark = marker();
         let request = ProcessRequest {
@@ -236,6 +236,26 @@ async fn a_timeout_without_descriptors_is_enforced_when_there_are_some() {
             .await
             .unwrap();
         assert!(ended.process.timed_out, "{without:?} {ended:?}");
+        assert_eq!(alive_with_marker(&mark), Vec::<i32>::new(), "{without:?}");
+    }
+}
+
+/// Members are held by descriptors while they are signalled: by as many at once as there are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_of_more_than_there_are_descriptors_ends_all() {
+    for without in PLACES {
+        let agent = agent_without(without);
+        let client = agent.client();
+        let mark = marker();
+        let many =
+            format!("for n in {{1..60}}; do bash -c 'sleep 1000; : {mark}' & done; echo up; wait");
+        let id = start(&client, &process_of(&many)).await;
+        wait_for_text(&client, &id, "up").await;
+        let room = Room::of(agent.pid(), 20);
+        let request = KillRequest { grace_ms: Some(0) };
+        let reply = in_time(client.kill_process(&id, &request)).await.unwrap();
+        drop(room);
+        assert!(reply.survivors.is_empty(), "{without:?} {reply:?}");
         assert_eq!(alive_with_marker(&mark), Vec::<i32>::new(), "{without:?}");
     }
 }
