@@ -40,7 +40,7 @@ export class ApiError extends SandshellError {
   readonly pointer: string | undefined;
   /** Finds the request in the server's log. */
   readonly requestId: string | undefined;
-  /** All that the server said. */
+  /** The whole document. */
   readonly problem: Problem;
 
   constructor(problem: Problem) {

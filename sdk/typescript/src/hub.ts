@@ -30,7 +30,7 @@ export class Sandbox extends Computer implements AsyncDisposable {
   }
 
   /** Makes a sandbox, or finds the one that has this `id` and spec; it takes commands when this is resolved. */
-  static create(options: CreateOptions = {}): Promise<Sandbox> {
+  static async create(options: CreateOptions = {}): Promise<Sandbox> {
     const { url, token, fetch, WebSocket, headers, retries, ...spec } = options;
     return new Hub({ url, token, fetch, WebSocket, headers, retries }).create(spec);
   }
@@ -41,7 +41,7 @@ export class Sandbox extends Computer implements AsyncDisposable {
   }
 
   /** The records of those that the token may use. */
-  static list(options: ConnectionOptions & ListSandboxesOptions = {}): Promise<SandboxRecord[]> {
+  static async list(options: ConnectionOptions & ListSandboxesOptions = {}): Promise<SandboxRecord[]> {
     return new Hub(options).list(options);
   }
 

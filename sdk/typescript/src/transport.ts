@@ -4,7 +4,7 @@
 // once. What cannot be repeated (a body that is a stream, a DELETE) is sent once.
 
 import { type Body, type StreamData, toBody } from "./bytes.js";
-import { ConnectionError, ServerError, problemError } from "./errors.js";
+import { ConnectionError, SandshellError, ServerError, problemError } from "./errors.js";
 import type { Problem } from "./schema.js";
 import { fromWire, toWire } from "./wire.js";
 
@@ -12,7 +12,7 @@ import { fromWire, toWire } from "./wire.js";
 export interface ConnectionOptions {
   /** Its address; `SANDSHELL_URL` by default, else `http://127.0.0.1:4020`. */
   url?: string | undefined;
-  /** The token; `SANDSHELL_TOKEN` by default. */
+  /** The token; `SANDSHELL_TOKEN` by default, else the content of the file `SANDSHELL_TOKEN_FILE`. */
   token?: string | undefined;
   /** Instead of the runtime's own `fetch`. */
   fetch?: typeof fetch | undefined;
@@ -47,6 +47,9 @@ const LONG_ATTEMPT_MS = 30_000;
 /** A server may ask for more patience than a caller has. */
 const LONGEST_PAUSE_MS = 10_000;
 
+/** Where a token comes from here; the server speaks of HTTP. */
+const TOKEN_HINT = "The token is `token`, else SANDSHELL_TOKEN, else what is in the file SANDSHELL_TOKEN_FILE.";
+
 function environment(name: string): string | undefined {
   const env = (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env;
   try {
@@ -55,6 +58,33 @@ function environment(name: string): string | undefined {
     // Deno without the right to read the environment.
     return undefined;
   }
+}
+
+/** The token that is given, else that of the environment, else that of the file that the environment names. */
+function tokenOf(given: string | undefined): string | undefined {
+  const token = given || environment("SANDSHELL_TOKEN");
+  if (token) return token.trim();
+  const path = environment("SANDSHELL_TOKEN_FILE");
+  if (!path) return undefined;
+  let text: string;
+  try {
+    text = readFile(path);
+  } catch (error) {
+    throw new SandshellError(`the token file ${path} (SANDSHELL_TOKEN_FILE) cannot be read: ${reason(error)}`, { cause: error });
+  }
+  if (!text.trim()) throw new SandshellError(`the token file ${path} (SANDSHELL_TOKEN_FILE) is empty`);
+  return text.trim();
+}
+
+interface FileModules {
+  getBuiltinModule?(name: string): { readFileSync(path: string, encoding: string): string } | undefined;
+}
+
+/** Node's module is taken at run time, so that a bundle for browsers has nothing of it. */
+function readFile(path: string): string {
+  const files = (globalThis as { process?: FileModules }).process?.getBuiltinModule?.("node:fs");
+  if (!files) throw new Error("this runtime gives no access to files");
+  return files.readFileSync(path, "utf8");
 }
 
 export class Transport {
@@ -71,8 +101,8 @@ export class Transport {
     const chosen = options.fetch;
     this.#fetch = chosen ? (input, init) => chosen(input, init) : (input, init) => fetch(input, init);
     this.#headers = { ...options.headers };
-    const token = options.token ?? environment("SANDSHELL_TOKEN");
-    if (token) this.#headers["authorization"] = `Bearer ${token.trim()}`;
+    const token = tokenOf(options.token);
+    if (token) this.#headers["authorization"] = `Bearer ${token}`;
   }
 
   /** The full address of a path. */
@@ -95,7 +125,9 @@ export class Transport {
       return await this.#fetch(address, { ...init, method, headers });
     } catch (error) {
       init.signal?.throwIfAborted();
-      throw new ConnectionError(`${method} ${new URL(address).pathname}: ${reason(error)}`, { cause: error });
+      const { origin, pathname } = new URL(address);
+      const why = `no answer from ${origin}: ${reason(error)}; perhaps no hub runs there (\`sandshell serve\` starts one)`;
+      throw new ConnectionError(`${method} ${pathname}: ${why}`, { cause: error });
     }
   }
 
@@ -184,6 +216,7 @@ export async function problemOf(response: Response): Promise<Error> {
   const text = await response.text().catch(() => "");
   try {
     const problem = fromWire(JSON.parse(text)) as Problem;
+    if (problem.code === "unauthorized") problem.hint = TOKEN_HINT;
     if (typeof problem.code === "string") return problemError(problem);
   } catch {
     // Not ours: a proxy in between, or another server.

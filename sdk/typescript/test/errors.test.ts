@@ -3,7 +3,10 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import * as sandshell from "sandshell";
 import { ApiError, CommandFailedError, ConnectionError, Hub, Sandbox, SandshellError, WaitError } from "sandshell";
@@ -103,7 +106,38 @@ test("nobody there", async () => {
   const { port } = taken.address() as AddressInfo;
   taken.close();
   await once(taken, "close");
-  await assert.rejects(Sandbox.list({ url: `http://127.0.0.1:${port}`, token: "x", retries: 1 }), ConnectionError);
+  const url = `http://127.0.0.1:${port}`;
+  await assert.rejects(
+    Sandbox.list({ url, token: "x", retries: 1 }),
+    (error) => error instanceof ConnectionError && error.message.includes(`${url}: `) && error.message.includes("no hub runs there"),
+  );
+});
+
+test("the token of the environment, and its file", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "sandshell-ts-token-"));
+  const file = join(directory, "token");
+  const list = (token?: string): Promise<unknown> => Sandbox.list({ url: server.url, token });
+  const unauthorized = (error: unknown): boolean =>
+    error instanceof sandshell.AuthenticationError && error.message.includes("SANDSHELL_TOKEN, ") && error.message.includes("SANDSHELL_TOKEN_FILE");
+  const notRead = (error: unknown): boolean =>
+    error instanceof SandshellError && error.message.includes(`${file} (SANDSHELL_TOKEN_FILE) `);
+  delete process.env["SANDSHELL_TOKEN"];
+  delete process.env["SANDSHELL_TOKEN_FILE"];
+  try {
+    await assert.rejects(list(), unauthorized);
+    process.env["SANDSHELL_TOKEN_FILE"] = file;
+    await assert.rejects(list(), notRead);
+    await writeFile(file, "\n");
+    await assert.rejects(list(), notRead);
+    await list(server.token);
+    await writeFile(file, `${server.token}\n`);
+    await list();
+    await assert.rejects(list("sk_wrong"), unauthorized);
+    process.env["SANDSHELL_TOKEN"] = "sk_wrong";
+    await assert.rejects(list(), unauthorized);
+  } finally {
+    await rm(directory, { recursive: true });
+  }
 });
 
 test("another server, which says other things", async () => {
