@@ -12,7 +12,7 @@ import pytest
 from sandshell._decode import decode
 from sandshell._sse import SseDecoder, SseEvent
 from sandshell._wire import Settings, milliseconds, path_or_base64, query
-from sandshell.errors import ProtocolError
+from sandshell.errors import ProtocolError, SandshellError
 from sandshell.models import FileEvent, KillReply, OutputEvent, TruncatedEvent
 from sandshell.results import OutputJoiner
 
@@ -135,3 +135,14 @@ def test_where_the_service_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     for wrong in ("hub", "ftp://x", "http://"):
         with pytest.raises(ValueError):
             Settings.of(wrong, None)
+
+
+def test_a_token_file_without_a_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    monkeypatch.setenv("SANDSHELL_TOKEN_FILE", str(file))
+    for content in (None, b" \n", b"\xff"):
+        if content is not None:
+            file.write_bytes(content)
+        with pytest.raises(SandshellError, match=f"{file} .SANDSHELL_TOKEN_FILE. (cannot be read|is empty)"):
+            Settings.of(None, None)
+        assert Settings.of(None, "sk_arg").token == "sk_arg"

@@ -14,10 +14,11 @@ from datetime import timedelta
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import quote, urlsplit
 
-from .errors import ProtocolError
+from .errors import ProtocolError, SandshellError
 from .params import TextEncoding
 
 DEFAULT_URL = "http://127.0.0.1:4020"
+TOKEN_FILE = "SANDSHELL_TOKEN_FILE"
 
 Seconds: TypeAlias = float | timedelta
 """A duration: seconds, or a timedelta."""
@@ -49,9 +50,8 @@ class Settings:
         """What is given, else SANDSHELL_URL, SANDSHELL_TOKEN and SANDSHELL_TOKEN_FILE."""
         where = url or os.environ.get("SANDSHELL_URL") or DEFAULT_URL
         secret = token or os.environ.get("SANDSHELL_TOKEN")
-        if not secret and (file := os.environ.get("SANDSHELL_TOKEN_FILE")):
-            with open(file, encoding="utf-8") as opened:
-                secret = opened.read().strip()
+        if not secret and (file := os.environ.get(TOKEN_FILE)):
+            secret = _token_in(file)
         if where.startswith("unix:"):
             socket = where.removeprefix("unix:")
             socket = socket.removeprefix("//") if socket.startswith("///") else socket
@@ -68,6 +68,17 @@ class Settings:
 
     def websocket_url(self, path: str) -> str:
         return "ws" + self.base_url.removeprefix("http") + path
+
+
+def _token_in(file: str) -> str:
+    try:
+        with open(file, encoding="utf-8") as opened:
+            token = opened.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SandshellError(f"the token file {file} ({TOKEN_FILE}) cannot be read: {error}") from error
+    if not token:
+        raise SandshellError(f"the token file {file} ({TOKEN_FILE}) is empty")
+    return token
 
 
 def milliseconds(duration: Seconds | None) -> int | None:

@@ -110,10 +110,18 @@ async def test_nobody_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     async with AsyncHub(f"http://127.0.0.1:{port}", max_retries=1) as hub:
-        with pytest.raises(ConnectionFailed):
+        with pytest.raises(ConnectionFailed, match=f"http://127.0.0.1:{port}: .*perhaps no hub runs there"):
             await AsyncSandbox.create(hub=hub)
         with pytest.raises(ConnectionError):
             await hub.version()
+
+
+async def test_no_token_and_a_wrong_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SANDSHELL_TOKEN_FILE")
+    for token in (None, "sk_wrong"):
+        async with AsyncHub(token=token) as hub:
+            with pytest.raises(errors.Unauthorized, match=r"SANDSHELL_TOKEN, .*SANDSHELL_TOKEN_FILE"):
+                await AsyncSandbox.create(hub=hub)
 
 
 async def test_wrong_arguments(sandbox: AsyncSandbox) -> None:

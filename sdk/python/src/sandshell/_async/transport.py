@@ -39,6 +39,9 @@ MAX_RETRIES = 6
 LONGEST_PAUSE = 5.0
 """Seconds between two tries at most; also the longest Retry-After that is waited for."""
 
+TOKEN_HINT = "The token is `token`, else SANDSHELL_TOKEN, else what is in the file SANDSHELL_TOKEN_FILE."
+"""Where a token comes from here; the service speaks of HTTP."""
+
 
 class AsyncTransport:
     """A pool of connections to one service."""
@@ -167,8 +170,10 @@ class AsyncTransport:
                 if once and not isinstance(error, httpx.ConnectError):
                     raise ConnectionFailed(f"{method} {path}: {_words(error)}") from error
                 if tries > retries:
+                    where = self.settings.unix_socket or self.settings.base_url
                     raise ConnectionFailed(
-                        f"{method} {self.settings.base_url}{path}: {_words(error)}"
+                        f"{method} {path}: no answer from {where}: {_words(error)}; "
+                        "perhaps no hub runs there (`sandshell serve` starts one)"
                     ) from error
                 await self.pause(tries)
                 continue
@@ -214,6 +219,8 @@ def _problem_of(response: httpx.Response) -> ApiError:
             "detail": f"{response.status_code} {response.reason_phrase} from {response.request.url}",
             "request_id": response.headers.get("x-request-id"),
         }
+    if document.get("code") == "unauthorized":
+        document["hint"] = TOKEN_HINT
     try:
         after = float(response.headers["retry-after"])
     except (KeyError, ValueError):
