@@ -114,7 +114,9 @@ pub fn decompress<'a>(mut input: impl Read + 'a) -> Result<Box<dyn Read + 'a>, F
 
 /// The input cannot be read as what it says it is.
 pub(super) fn broken(error: &io::Error) -> FileError {
-    FileError::Archive {
-        reason: error.to_string(),
-    }
+    let reason = match error.kind() {
+        io::ErrorKind::UnexpectedEof => "its compressed data is cut off".to_owned(),
+        _ => error.to_string(),
+    };
+    FileError::Archive { reason }
 }

@@ -84,8 +84,16 @@ fn cases() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             good[..800].to_vec(),
             "it ends within a file",
         ),
-        ("broken gzip", gzip(&good)[..60].to_vec(), ""),
-        ("broken zstd", zstd(&good)[..40].to_vec(), ""),
+        (
+            "gzip cut off",
+            gzip(&good)[..60].to_vec(),
+            "data is cut off",
+        ),
+        (
+            "zstd cut off",
+            zstd(&good)[..40].to_vec(),
+            "data is cut off",
+        ),
         (
             "above",
             tar_of(&[("../x", Item::File("x"))]),
