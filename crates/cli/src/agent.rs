@@ -112,7 +112,7 @@ fn check(isolation: Isolation, protections: &[Protection]) -> Result<(), Failure
     }
     Err(Failure::usage(text)
         .code(125)
-        .hint("choose --isolation best_effort and do without"))
+        .hint("choose --isolation best-effort and do without"))
 }
 
 /// The number of a user, by number or by name. One that is not there is refused later, by name.

@@ -434,7 +434,7 @@ pub(crate) struct McpArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
     /// Print what to add to the configuration of a client.
-    #[command(before_help = examples!("mcp config --client cursor > .cursor/mcp.json", "mcp config --client codex --url http://127.0.0.1:4020"))]
+    #[command(before_help = examples!("mcp config --client claude > .mcp.json", "mcp config --client codex --url http://127.0.0.1:4020"))]
     Config {
         /// The client.
         #[arg(long, value_name = "CLIENT")]
@@ -497,12 +497,11 @@ pub(crate) struct DoctorArguments {
 
 /// What an agent by itself does about isolation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
 pub(crate) enum Isolation {
     /// No start unless each wall stands that an agent can build by itself.
     Strict,
     /// Whatever can be had; GET /v1/protections says what.
-    #[value(alias = "best-effort")]
+    #[value(alias = "best_effort")]
     BestEffort,
     /// Commands keep all rights of the agent.
     Off,
@@ -560,6 +559,17 @@ mod tests {
         assert_eq!(agent.command, ["x", "--env", "-y"]);
         assert_eq!(agent.environment, [("A".to_owned(), "b=c".to_owned())]);
         assert_eq!(agent.without, [Part::Cgroup, Part::Clone3]);
+    }
+
+    #[test]
+    fn an_agents_policy_is_spelled_either_way() {
+        for policy in ["best-effort", "best_effort"] {
+            let line = ["sandshell", "agent", "--isolation", policy];
+            let Command::Agent(agent) = Arguments::try_parse_from(line).unwrap().command else {
+                panic!("not the agent")
+            };
+            assert_eq!(agent.isolation, Isolation::BestEffort);
+        }
     }
 
     #[test]

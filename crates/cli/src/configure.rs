@@ -36,7 +36,7 @@ enum ConfigCommand {
         origin: bool,
     },
     /// Print the paths of the files, most important first.
-    #[command(before_help = examples!("config path", "config path | xargs ls -l"))]
+    #[command(before_help = examples!("config path", "config path | head -n 1"))]
     Path,
     /// Set a value in your own file.
     #[command(before_help = examples!("config set sandbox build-1", "config set hubs.work.url http://hub.example.org:4020"))]

@@ -60,7 +60,7 @@ enum FileCommand {
         rights: Rights,
     },
     /// Write stdin to a file.
-    #[command(before_help = examples!("file put build-1:notes.txt < notes.txt", "file put --mode 0755 /usr/local/bin/tool < tool"))]
+    #[command(before_help = examples!("file put build-1:notes.txt < notes.txt", "file put --mode 0755 bin/tool < tool"))]
     Put {
         /// The file: SANDBOX:PATH, or PATH.
         #[arg(value_name = "PLACE")]
@@ -132,7 +132,7 @@ enum FileCommand {
         rights: Rights,
     },
     /// Change permission bits.
-    #[command(before_help = examples!("file chmod 0755 build-1:run.sh", "file chmod -R 0644 docs"))]
+    #[command(before_help = examples!("file chmod 0755 build-1:run.sh", "file chmod -R 0755 bin"))]
     Chmod {
         /// The bits, such as 0755.
         #[arg(value_name = "MODE")]

@@ -191,7 +191,7 @@ enum GitCommand {
         paths: Vec<String>,
     },
     /// Commit what was added, and print the commit.
-    #[command(before_help = examples!("git commit -C build-1:repo -m 'Fix it' --all", "git commit -m 'Fix it' --author 'Ada <ada@example.org>'"))]
+    #[command(before_help = examples!("git commit -C build-1:repo -m 'Fix it' --author 'Ada <ada@example.org>'", "git commit -m 'Fix it' --author 'Ada <ada@example.org>' --all"))]
     Commit {
         #[command(flatten)]
         repository: Repository,

@@ -44,7 +44,7 @@ enum PortCommand {
     Wait {
         #[command(flatten)]
         port: OnePort,
-        /// Also for an HTTP answer on this path.
+        /// Also for an HTTP answer on this path; any status below 500 will do.
         #[arg(long, value_name = "PATH")]
         http: Option<String>,
         /// Give up after this time; the exit code is 124 then.

@@ -316,7 +316,7 @@ pub(crate) struct WaitArguments {
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
 
-    /// Also for an HTTP answer on this path.
+    /// Also for an HTTP answer on this path; any status below 500 will do.
     #[arg(long, value_name = "PATH", requires = "port")]
     http: Option<String>,
 
