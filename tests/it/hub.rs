@@ -3,6 +3,7 @@
 mod bad_input;
 mod bombs;
 mod floods;
+mod hostile;
 mod idle;
 mod images;
 mod leftovers;

@@ -19,9 +19,9 @@ use sandshell_testkit::{Agent, wait_for_exit_of};
 
 use crate::calls::{DEADLINE, exec_of, in_time, process_of, skipped};
 
-const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 
-fn memory(bytes: u64) -> Limits {
+pub(crate) fn memory(bytes: u64) -> Limits {
     Limits {
         memory_bytes: Some(bytes),
         ..Limits::default()
@@ -42,7 +42,7 @@ fn cpus(share: f64) -> Limits {
     }
 }
 
-fn limited(command: &str, limits: Limits) -> ExecRequest {
+pub(crate) fn limited(command: &str, limits: Limits) -> ExecRequest {
     ExecRequest {
         limits: Some(limits),
         ..exec_of(command)
@@ -93,7 +93,7 @@ pub(crate) async fn about_a_limit(stream: &mut SandboxStream) -> Happening {
 }
 
 /// An agent that can limit memory, processors and processes; `None`, said aloud, where none can.
-async fn limiting_agent() -> Option<Agent> {
+pub(crate) async fn limiting_agent() -> Option<Agent> {
     let agent = Agent::start();
     let all = Limits {
         memory_bytes: Some(64 * MIB),

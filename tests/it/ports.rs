@@ -17,7 +17,7 @@ const SERVER: &str = include_str!("ports/server.py");
 
 /// A server in the sandbox.
 pub(crate) struct Server {
-    id: ProcessId,
+    pub(crate) id: ProcessId,
     pub(crate) port: u16,
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rustix::thread::CapabilitySet;
+use sandshell_isolate::plan::{AGENT_UID, LAST_UID};
 use sandshell_sys::spawn::Identity;
 
 use crate::ExecError;
@@ -32,15 +33,22 @@ pub(crate) struct Accounts {
     own: u32,
     /// Whether it may start commands as somebody else.
     may_switch: bool,
+    /// The last number of a user or group. Those behind it are nobody's, or in a sandbox the agent's, which has
+    /// other rights than what it starts.
+    last: u32,
 }
 
 impl Accounts {
     pub(crate) fn new(inside: Inside) -> Self {
         let held = rustix::thread::capabilities(None).map(|sets| sets.permitted);
+        let may_switch = held.is_ok_and(|held| held.contains(CapabilitySet::SETUID));
+        let own = rustix::process::getuid().as_raw();
+        let is_apart = may_switch && own == AGENT_UID;
         Self {
             inside,
-            own: rustix::process::getuid().as_raw(),
-            may_switch: held.is_ok_and(|held| held.contains(CapabilitySet::SETUID)),
+            own,
+            may_switch,
+            last: if is_apart { LAST_UID } else { u32::MAX - 1 },
         }
     }
 
@@ -89,7 +97,11 @@ impl Accounts {
         if let Some(group) = group {
             account.gid = group_in(&groups, group)?;
         }
+        if account.uid.max(account.gid) > self.last {
+            return None;
+        }
         account.groups = groups_of(&account, &groups);
+        account.groups.retain(|gid| *gid <= self.last);
         account.taken_on = self.may_switch && self.own != account.uid;
         Some(account)
     }

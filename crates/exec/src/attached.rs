@@ -100,7 +100,8 @@ impl Attached {
                 let _ = signal::send(&self.live.pidfd, number);
             }
             Target::Children => {
-                let program = procfs::pid_of(&self.live.pidfd);
+                // Who cannot be seen for now is not told.
+                let program = procfs::pid_of(&self.live.pidfd).unwrap_or_default();
                 for pid in program.map(foreground).unwrap_or_default() {
                     if let Ok(pinned) = procfs::pin(pid) {
                         let _ = signal::send(&pinned, number);

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
 use sandshell_isolate::InitHandle;
 use sandshell_sys::{procfs, task};
 use sandshell_types::{
@@ -94,7 +95,8 @@ impl Executor {
             host::find_program(&inside, "bash").or_else(|| host::find_program(&inside, "sh"));
         let has_bash = shell.as_ref().is_some_and(|path| path.ends_with("bash"));
         let init_pid = procfs::pid_of(&init.pidfd)
-            .ok_or_else(|| "it is gone".to_owned())
+            .and_then(|pid| pid.ok_or(Errno::SRCH))
+            .map_err(|errno| errno.to_string())
             .map_err(failed("init"))?;
         let surroundings = init.surroundings;
         let wardens = Arc::new(Wardens::new(
@@ -187,7 +189,7 @@ impl Executor {
     }
 
     /// Everything that listens in the sandbox, lowest port first.
-    pub async fn ports(&self) -> Vec<PortRecord> {
+    pub async fn ports(&self) -> Result<Vec<PortRecord>, PortError> {
         let core = &self.0;
         let processes = core.processes.all().into_iter().map(|process| Owned {
             process: Some(process.id().clone()),
@@ -274,7 +276,8 @@ impl Executor {
         let core = &self.0;
         let (host, init) = (core.host.clone(), core.init.clone());
         let figures = tokio::task::spawn_blocking(move || {
-            stats::figures(&host.nursery, procfs::pid_of(&*init), host.wardens.pid())
+            let init = procfs::pid_of(&*init).unwrap_or_default();
+            stats::figures(&host.nursery, init, host.wardens.pid())
         });
         let figures = figures
             .await

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rustix::io::Errno;
 use sandshell_isolate::limits::{Controllers, LimitError, SandboxLimits, wanted};
 use sandshell_sys::cgroup::{Group, Limit, Seat, Version, counter};
+use sandshell_sys::is_lack;
 use sandshell_types::{Cpus, LimitScope, Limits, ProcessId, SessionId};
 use tokio::task::AbortHandle;
 
@@ -21,6 +22,9 @@ use crate::oom::Refusals;
 
 /// Most groups that wait to be removed. What died a moment ago may still be counted in one.
 const LEFTOVERS: usize = 1024;
+
+/// What fails where groups cannot be made.
+const MAKING: &str = "cannot make a group";
 
 /// Whose limits.
 #[derive(Debug, Clone)]
@@ -145,8 +149,14 @@ impl Fence {
             .flatten()
             .find(|seat| seat.version == Version::V2);
         let trees = unified.map(|seat| seat.group.child(name)).transpose();
-        let trees = trees.map_err(|e| ExecError::system("cannot make a group", e))?;
-        let seat = |above: &Result<Seat, String>| -> Result<Seat, String> {
+        let trees = trees.map_err(|e| ExecError::system(MAKING, e))?;
+        // What is used up now is there again later, and is no property of this machine.
+        let mut lack = None;
+        let mut reason = |errno: Errno| {
+            lack = lack.or(is_lack(errno).then_some(errno));
+            errno.to_string()
+        };
+        let mut seat = |above: &Result<Seat, String>| -> Result<Seat, String> {
             let above = above.clone()?;
             let group = match (above.version, &trees) {
                 (Version::V2, Some(trees)) => Ok(trees.clone()),
@@ -158,7 +168,7 @@ impl Fence {
             };
             Ok(Seat {
                 version: above.version,
-                group: group.map_err(|errno| errno.to_string())?,
+                group: group.map_err(&mut reason)?,
             })
         };
         let (memory, cpu, pids) = (
@@ -166,6 +176,10 @@ impl Fence {
             seat(&controllers.cpu),
             seat(&controllers.pids),
         );
+        let kills = match &memory {
+            Ok(seat) => seat.oom_counters().map_err(&mut reason).ok(),
+            Err(_) => None,
+        };
         let of_version_1 = [&memory, &cpu, &pids]
             .into_iter()
             .flatten()
@@ -175,10 +189,7 @@ impl Fence {
         let cpu_above = controllers.cpu.as_ref().ok();
         let mut fence = Self {
             owner,
-            kills: memory
-                .as_ref()
-                .ok()
-                .and_then(|seat| seat.oom_counters().ok()),
+            kills,
             memory,
             cpu,
             pids,
@@ -190,6 +201,9 @@ impl Fence {
             leftovers: leftovers.clone(),
         };
         // From here on its drop removes what was made.
+        if let Some(errno) = lack {
+            return Err(ExecError::system(MAKING, errno));
+        }
         fence.joins = joins.map_err(|e| ExecError::system("cannot open a group", e))?;
         fence.change(limits)?;
         Ok(Arc::new(fence))
@@ -206,8 +220,7 @@ impl Fence {
         let seats = [&self.memory, &self.cpu, &self.pids];
         for (seat, (limit, value)) in seats.into_iter().zip(wanted(&limits)) {
             let Some(value) = value else { continue };
-            set(seat, value)
-                .map_err(|reason| refused(LimitError::Unavailable { limit, reason }))?;
+            set(seat, limit, value).map_err(refused)?;
         }
         Ok(())
     }
@@ -229,12 +242,12 @@ impl Fence {
             .map_or(0, |file| counter(file, "oom_kill"))
     }
 
-    /// Ends these tasks with the fence.
-    pub(crate) fn watched_by(&self, tasks: impl IntoIterator<Item = AbortHandle>) {
+    /// Ends this task with the fence.
+    pub(crate) fn watched_by(&self, task: AbortHandle) {
         self.watch
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .extend(tasks);
+            .push(task);
     }
 
     /// Has it tell of forks that were refused.
@@ -260,11 +273,13 @@ impl Fence {
     }
 }
 
-fn set(seat: &Result<Seat, String>, limit: Limit) -> Result<(), String> {
-    let seat = seat.as_ref().map_err(Clone::clone)?;
-    seat.set(limit).map_err(|errno| match errno {
-        Errno::BUSY => "more than that is in use now".to_owned(),
-        errno => errno.to_string(),
+fn set(seat: &Result<Seat, String>, limit: &'static str, value: Limit) -> Result<(), LimitError> {
+    let unavailable = |reason| LimitError::Unavailable { limit, reason };
+    let seat = seat.as_ref().map_err(|why| unavailable(why.clone()))?;
+    seat.set(value).map_err(|errno| match errno {
+        errno if is_lack(errno) => LimitError::Lack { errno },
+        Errno::BUSY => unavailable("more than that is in use now".to_owned()),
+        errno => unavailable(errno.to_string()),
     })
 }
 

@@ -290,10 +290,9 @@ impl Host {
         } else {
             &self.spawner
         };
-        let started = match spawner.spawn(request, &passed).await {
+        let started = match place.attend(spawner.spawn(request, &passed)).await {
             Ok(started) => started,
             Err(Refused { stage, errno }) => {
-                place.clear();
                 return Err(ExecError::from_spawn(
                     stage,
                     errno,

@@ -65,7 +65,7 @@ impl Inside {
             root
         } else if init.surroundings.pid_namespace.is_ok() {
             // It has mounts of its own, among them a /proc that does not show us.
-            let pid = procfs::pid_of(&init.pidfd).ok_or(Errno::SRCH)?;
+            let pid = procfs::pid_of(&init.pidfd)?.ok_or(Errno::SRCH)?;
             openat(CWD, format!("/proc/{pid}/root"), flags, Mode::empty())?
         } else {
             openat(CWD, "/", flags, Mode::empty())?

@@ -5,6 +5,7 @@
 //! account: there a kill is a program's when it ended by SIGKILL, not by us, while the account's number
 //! of kills went up. Each kill is somebody's once.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,7 +19,9 @@ use sandshell_sys::{
 };
 use sandshell_types::{Happening, LimitScope};
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
+use crate::ExecError;
 use crate::events::Events;
 use crate::fence::{Fence, Owner};
 
@@ -149,44 +152,62 @@ pub(crate) fn watch(controllers: &Controllers, common: Option<&Common>, events: 
         owner: None,
         ledger: None,
     };
-    attend(kills_of(common.memory.clone(), told));
+    if let Ok(kills) = Kills::new(common.memory.clone(), told).inspect_err(untold) {
+        attend(kills.tell());
+    }
     if let Ok(pids) = &controllers.pids
         && pids.pids_limit().is_some()
-        && let Some(refusals) = Refusals::new(pids, None, None, events)
+        && let Ok(refusals) = Refusals::new(pids, None, None, events).inspect_err(untold)
     {
-        attend(attend_refusals(Arc::new(refusals), LOOK_AT_SANDBOX));
+        attend(refusals.tell(LOOK_AT_SANDBOX));
     }
 }
 
-/// Watches the groups of a fence for as long as it lives.
+/// Watches the groups of a fence for as long as it lives. All that takes descriptors is done before it returns: what
+/// is started in the fence afterwards finds those that were reserved for it.
 pub(crate) fn watch_fence(
     fence: &Fence,
     controllers: &Controllers,
     ledger: Option<Arc<Ledger>>,
     events: &Events,
-) {
+) -> Result<(), ExecError> {
     if let Ok(memory) = &fence.memory {
         let told = Told {
             events: events.clone(),
             owner: Some(fence.owner.clone()),
             ledger,
         };
-        fence.watched_by(Some(attend(kills_of(memory.clone(), told))));
+        if let Some(kills) = unless_lacking(Kills::new(memory.clone(), told))? {
+            fence.watched_by(attend(kills.tell()));
+        }
     }
     if let Ok(pids) = &fence.pids {
         let above = controllers.pids.as_ref().ok().cloned();
         let owner = Some(fence.owner.clone());
-        if let Some(refusals) = Refusals::new(pids, above, owner, events) {
-            let refusals = Arc::new(refusals);
-            let watching = attend_refusals(refusals.clone(), LOOK_AT_FENCE);
-            fence.watched_by(Some(attend(watching)));
-            fence.tells(refusals);
+        if let Some(watched) = unless_lacking(Refusals::new(pids, above, owner, events))? {
+            fence.tells(watched.refusals.clone());
+            fence.watched_by(attend(watched.tell(LOOK_AT_FENCE)));
         }
+    }
+    Ok(())
+}
+
+/// What can be watched. What cannot be watched here at all is only not told; what cannot for now is refused.
+fn unless_lacking<T>(watched: io::Result<T>) -> Result<Option<T>, ExecError> {
+    match watched {
+        Err(error) if reactor::is_full(&error) => {
+            Err(ExecError::io("cannot watch a limit", &error))
+        }
+        watched => Ok(watched.inspect_err(untold).ok()),
     }
 }
 
+fn untold(error: &io::Error) {
+    tracing::warn!(%error, "a limit is not watched");
+}
+
 fn attend(
-    watching: impl Future<Output = std::io::Result<()>> + Send + 'static,
+    watching: impl Future<Output = io::Result<()>> + Send + 'static,
 ) -> tokio::task::AbortHandle {
     let task = task::spawn(async move {
         if let Err(error) = watching.await {
@@ -220,45 +241,74 @@ fn scope(owner: Option<&Owner>) -> LimitScope {
     owner.map_or(LimitScope::Sandbox, Owner::scope)
 }
 
-async fn kills_of(seat: Seat, told: Told) -> std::io::Result<()> {
-    let counters = seat.oom_counters()?;
-    let kills = || counter(&counters, "oom_kill");
-    let source = seat.oom_source()?;
-    let above = || told.ledger.as_ref().map_or(0, |ledger| ledger.ooms());
-    let (mut known, mut met, mut met_above) = (kills(), source.total(0), above());
-    let (waker, with_priority) = source.waker();
-    let interest = if with_priority {
-        Interest::PRIORITY
-    } else {
-        Interest::READABLE
-    };
-    let waker = reactor::watch(waker.try_clone()?, interest)?;
-    loop {
-        // Cleared before reading: a change while it is read makes it ready again.
-        waker.ready(interest).await?.clear_ready();
-        let (met_now, met_above_now) = (source.total(met), above());
-        let own = match seat.version {
-            // Each time the sandbox's limit is met, this group hears of it too, after the sandbox.
-            Version::V1 => {
-                seat.memory_limit().is_some() && met_now - met > met_above_now - met_above
-            }
-            Version::V2 => met_now > met,
+/// Kills in a group for want of memory, as they are watched.
+struct Kills {
+    seat: Seat,
+    told: Told,
+    counters: OwnedFd,
+    source: OomSource,
+    waker: AsyncFd<OwnedFd>,
+    interest: Interest,
+}
+
+impl Kills {
+    fn new(seat: Seat, told: Told) -> io::Result<Self> {
+        let source = seat.oom_source()?;
+        let (waker, with_priority) = source.waker();
+        let interest = if with_priority {
+            Interest::PRIORITY
+        } else {
+            Interest::READABLE
         };
-        (met, met_above) = (met_now, met_above_now);
-        let mut now = kills();
-        if seat.version == Version::V1 {
-            for pause in LOOKS {
-                if now > known {
-                    break;
+        Ok(Self {
+            told,
+            counters: seat.oom_counters()?,
+            waker: reactor::watch(waker.try_clone()?, interest)?,
+            source,
+            seat,
+            interest,
+        })
+    }
+
+    fn count(&self) -> u64 {
+        counter(&self.counters, "oom_kill")
+    }
+
+    /// How often the limit above was met.
+    fn above(&self) -> u64 {
+        self.told.ledger.as_ref().map_or(0, |ledger| ledger.ooms())
+    }
+
+    async fn tell(self) -> io::Result<()> {
+        let (mut known, mut met, mut met_above) =
+            (self.count(), self.source.total(0), self.above());
+        loop {
+            // Cleared before reading: a change while it is read makes it ready again.
+            self.waker.ready(self.interest).await?.clear_ready();
+            let (met_now, met_above_now) = (self.source.total(met), self.above());
+            let own = match self.seat.version {
+                // Each time the sandbox's limit is met, this group hears of it too, after the sandbox.
+                Version::V1 => {
+                    self.seat.memory_limit().is_some() && met_now - met > met_above_now - met_above
                 }
-                tokio::time::sleep(pause).await;
-                now = kills();
+                Version::V2 => met_now > met,
+            };
+            (met, met_above) = (met_now, met_above_now);
+            let mut now = self.count();
+            if self.seat.version == Version::V1 {
+                for pause in LOOKS {
+                    if now > known {
+                        break;
+                    }
+                    tokio::time::sleep(pause).await;
+                    now = self.count();
+                }
             }
+            if now > known {
+                self.told.publish(now - known, own);
+            }
+            known = now;
         }
-        if now > known {
-            told.publish(now - known, own);
-        }
-        known = now;
     }
 }
 
@@ -281,16 +331,21 @@ impl Refusals {
         above: Option<Seat>,
         owner: Option<Owner>,
         events: &Events,
-    ) -> Option<Self> {
-        let count = seat.refusals().ok()?;
-        Some(Self {
+    ) -> io::Result<Watched> {
+        let count = seat.refusals()?;
+        let changes = match seat.version {
+            Version::V1 => None,
+            Version::V2 => Some(reactor::watch(count.try_clone()?, Interest::PRIORITY)?),
+        };
+        let refusals = Arc::new(Self {
             told: Mutex::new(counter(&count, "max")),
             count,
             seat: seat.clone(),
             above,
             owner,
             events: events.clone(),
-        })
+        });
+        Ok(Watched { refusals, changes })
     }
 
     /// Tells of those that have not been told; says whether there were any.
@@ -321,21 +376,24 @@ impl Refusals {
     }
 }
 
-/// Looks when the kernel says so, or, where it does not, from time to time.
-async fn attend_refusals(refusals: Arc<Refusals>, pause: Duration) -> std::io::Result<()> {
-    if refusals.seat.version == Version::V1 {
+/// Refused forks, as they are watched.
+struct Watched {
+    refusals: Arc<Refusals>,
+    /// Where the kernel says when to look.
+    changes: Option<AsyncFd<OwnedFd>>,
+}
+
+impl Watched {
+    /// Looks when the kernel says so, or, where it does not, from time to time.
+    async fn tell(self, pause: Duration) -> io::Result<()> {
         loop {
-            tokio::time::sleep(pause).await;
-            if refusals.look() {
+            match &self.changes {
+                Some(changes) => changes.ready(Interest::PRIORITY).await?.clear_ready(),
+                None => tokio::time::sleep(pause).await,
+            }
+            if self.refusals.look() {
                 tokio::time::sleep(QUIET).await;
             }
-        }
-    }
-    let changes = reactor::watch(refusals.count.try_clone()?, Interest::PRIORITY)?;
-    loop {
-        changes.ready(Interest::PRIORITY).await?.clear_ready();
-        if refusals.look() {
-            tokio::time::sleep(QUIET).await;
         }
     }
 }

@@ -64,7 +64,8 @@ impl Patience {
 }
 
 fn look(process: &OwnedFd) -> Option<Stat> {
-    procfs::pid_of(process).and_then(procfs::stat)
+    let pid = procfs::pid_of(process).unwrap_or_default()?;
+    procfs::stat(pid).unwrap_or_default()
 }
 
 /// Whether a program had no chance in a time at whose beginning it had used so many ticks.

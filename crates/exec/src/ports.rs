@@ -13,7 +13,8 @@
 //!
 //! Invariants: a connection is handed out only when the same process held the same listening socket
 //! before and after it was made, so nobody else can have taken its place in between. A process is
-//! pinned by a pidfd before it is believed to be below init.
+//! pinned by a pidfd before it is believed to be below init. Who lacks the descriptors to look at a
+//! port takes it neither for open nor for closed.
 
 mod ready;
 mod scan;
@@ -25,7 +26,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sandshell_sys::procfs;
+use rustix::io::Errno;
+use sandshell_sys::{is_lack, procfs};
 use sandshell_types::{PortRecord, ProcessId, SessionId};
 use tokio::net::TcpStream;
 
@@ -66,6 +68,9 @@ pub enum PortError {
         /// The port.
         port: u16,
     },
+    /// Who listens cannot be seen for now, or not be reached, for want of descriptors or memory.
+    #[error("cannot look at the ports: {0}")]
+    Lack(Errno),
     /// Something listens and does not take the connection.
     #[error("port {port} does not take a connection: {reason}")]
     Unreachable {
@@ -95,13 +100,19 @@ impl Ports {
     }
 
     /// All ports, lowest first, with their owners as far as `owned` tells.
-    pub(crate) async fn list(&self, owned: Vec<Owned>) -> Vec<PortRecord> {
+    pub(crate) async fn list(&self, owned: Vec<Owned>) -> Result<Vec<PortRecord>, PortError> {
         let roots = self.roots();
         let listed = tokio::task::spawn_blocking(move || {
-            let found = roots.into_iter().flat_map(scan::all).collect();
+            let mut found = Vec::new();
+            for root in roots {
+                found.extend(scan::all(root)?);
+            }
             records(found, &owned)
         });
-        listed.await.unwrap_or_default()
+        listed
+            .await
+            .unwrap_or(Ok(Vec::new()))
+            .map_err(PortError::Lack)
     }
 
     /// Connects to what listens on this port in the sandbox.
@@ -113,10 +124,14 @@ impl Ports {
         }
         let roots = self.roots();
         let found = tokio::task::spawn_blocking(move || {
-            roots.into_iter().find_map(|root| scan::one(root, port))
+            for root in roots {
+                if let Some(holder) = scan::one(root, port)? {
+                    return Ok(Some(holder));
+                }
+            }
+            Ok(None)
         });
-        let found = found.await;
-        let Ok(Some(holder)) = found else {
+        let Some(holder) = found.await.unwrap_or(Ok(None)).map_err(PortError::Lack)? else {
             self.lock().remove(&port);
             return Err(PortError::NotFound { port });
         };
@@ -143,7 +158,10 @@ impl Ports {
                     return Ok(stream);
                 }
                 Ok(Ok(_)) => return Err(PortError::NotFound { port }),
-                Ok(Err(error)) => refused = error.to_string(),
+                Ok(Err(error)) => match Errno::from_io_error(&error) {
+                    Some(errno) if is_lack(errno) => return Err(PortError::Lack(errno)),
+                    _ => refused = error.to_string(),
+                },
                 Err(_) => {
                     refused = format!("no answer within {} s", CONNECT.as_secs());
                 }
@@ -169,7 +187,7 @@ impl Ports {
 }
 
 /// Puts together what belongs to one port.
-fn records(found: Vec<Found>, owned: &[Owned]) -> Vec<PortRecord> {
+fn records(found: Vec<Found>, owned: &[Owned]) -> Result<Vec<PortRecord>, Errno> {
     let mut by_port: std::collections::BTreeMap<u16, (i32, BTreeSet<SocketAddr>)> =
         std::collections::BTreeMap::new();
     for one in found {
@@ -178,31 +196,29 @@ fn records(found: Vec<Found>, owned: &[Owned]) -> Vec<PortRecord> {
             .or_insert_with(|| (one.pid, BTreeSet::new()));
         entry.1.insert(one.row.address);
     }
-    let members: Vec<(&Owned, Vec<i32>)> = if by_port.is_empty() {
-        Vec::new()
-    } else {
-        let of = |owned: &Owned| {
-            owned
-                .trees
-                .iter()
-                .flat_map(|live| live.tree.members().unwrap_or_default())
-                .collect()
-        };
-        owned.iter().map(|owned| (owned, of(owned))).collect()
-    };
+    let mut members: Vec<(&Owned, Vec<i32>)> = Vec::new();
+    if !by_port.is_empty() {
+        for owned in owned {
+            let mut pids = Vec::new();
+            for live in &owned.trees {
+                pids.extend(live.tree.members()?);
+            }
+            members.push((owned, pids));
+        }
+    }
     by_port
         .into_iter()
         .map(|(port, (pid, addresses))| {
             let owner = members.iter().find(|(_, pids)| pids.contains(&pid));
-            PortRecord {
+            Ok(PortRecord {
                 port,
                 addresses: addresses.iter().map(|a| a.ip().to_string()).collect(),
-                pid: procfs::innermost_pid(pid).unwrap_or(pid),
+                pid: procfs::innermost_pid(pid)?.unwrap_or(pid),
                 command: procfs::command_line(pid),
                 process: owner.and_then(|(owned, _)| owned.process.clone()),
                 session: owner.and_then(|(owned, _)| owned.session.clone()),
                 exposed: false,
-            }
+            })
         })
         .collect()
 }

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use rustix::process::{Pid, getpgid};
 use sandshell_isolate::protocol::Exit;
 use sandshell_sys::{procfs, signal, task};
 use sandshell_types::{
@@ -353,8 +354,12 @@ impl ProcessHandle {
             }
             SignalScope::Tree => live.tree.signal(number, |_| true).map_err(unseen)?,
             SignalScope::Group => {
-                let leader = procfs::pid_of(&live.pidfd).ok_or_else(ended)?;
-                let in_group = |pid| procfs::stat(pid).is_some_and(|s| s.group == leader);
+                let leader = procfs::pid_of(&live.pidfd)
+                    .map_err(unseen)?
+                    .ok_or_else(ended)?;
+                let in_group = |pid| {
+                    getpgid(Pid::from_raw(pid)).is_ok_and(|group| group.as_raw_pid() == leader)
+                };
                 live.tree.signal(number, in_group).map_err(unseen)?
             }
         };

@@ -481,7 +481,7 @@ impl Session {
         let pids: Vec<i32> = trees.iter().flat_map(alive).collect();
         let resident: u64 = pids
             .iter()
-            .filter_map(|pid| procfs::stat(*pid))
+            .filter_map(|pid| procfs::stat(*pid).unwrap_or_default())
             .map(|s| s.resident_pages)
             .sum();
         let stats = SessionStats {
@@ -490,12 +490,14 @@ impl Session {
             cpu_ms: trees.iter().map(|live| live.tree.cpu_ms()).sum(),
             commands,
         };
-        let shell = trees.last().and_then(|live| procfs::pid_of(&live.pidfd));
+        let shell = trees
+            .last()
+            .and_then(|live| procfs::pid_of(&live.pidfd).unwrap_or_default());
         let foreground = shell.map(foreground).unwrap_or_default();
         let processes = foreground
             .into_iter()
             .filter_map(|pid| {
-                let state = procfs::stat(pid)?.state.to_string();
+                let state = procfs::stat(pid).unwrap_or_default()?.state.to_string();
                 Some(ProcessInfo {
                     pid,
                     command: procfs::command_line(pid),

@@ -158,13 +158,17 @@ impl Line {
     }
 
     async fn read_events(&self) {
+        let mut waits = false;
         loop {
             let Ok(mut ready) = self.socket.readable().await else {
                 return;
             };
             loop {
                 match Event::receive(self.socket.get_ref().as_fd()) {
-                    Ok(Some(event)) => self.deliver(event),
+                    Ok(Some(event)) => {
+                        waits = false;
+                        self.deliver(event);
+                    }
                     Err(ReceiveError::Socket(Errno::INTR)) => {}
                     Err(ReceiveError::Socket(Errno::AGAIN)) => {
                         ready.clear_ready();
@@ -173,7 +177,9 @@ impl Line {
                     Err(ReceiveError::NoRoom { id }) => {
                         let reserved = self.lock().get_mut(&id).and_then(|w| w.room.take());
                         if reserved.is_none() {
-                            tracing::warn!("too many open files to take what init started");
+                            if !std::mem::replace(&mut waits, true) {
+                                tracing::warn!("too many open files to take what init started");
+                            }
                             tokio::time::sleep(NO_ROOM).await;
                         }
                     }

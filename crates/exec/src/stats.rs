@@ -67,10 +67,11 @@ fn cpu(nursery: &Nursery, members: Option<&[i32]>, init: Option<i32>) -> CpuStat
         };
     }
     // What init has reaped counts; its own time does not.
-    let reaped = init.and_then(procfs::stat).map(|stat| stat.reaped_ticks);
+    let stat = |pid: i32| procfs::stat(pid).unwrap_or_default();
+    let reaped = init.and_then(stat).map(|stat| stat.reaped_ticks);
     let alive = members.map(|members| {
         let others = members.iter().filter(|pid| Some(**pid) != init);
-        let used = others.filter_map(|pid| procfs::stat(*pid));
+        let used = others.filter_map(|pid| stat(*pid));
         used.map(|stat| stat.cpu_ticks + stat.reaped_ticks)
             .sum::<u64>()
     });
@@ -114,7 +115,7 @@ fn share(pid: i32) -> Option<u64> {
         .and_then(|kib| kib.trim().parse::<u64>().ok());
     match kib {
         Some(kib) => Some(kib * 1024),
-        None => Some(procfs::stat(pid)?.resident_pages * procfs::page_size()),
+        None => Some(procfs::stat(pid).unwrap_or_default()?.resident_pages * procfs::page_size()),
     }
 }
 

@@ -10,9 +10,11 @@
 //! kept that was itself killed is ended by init, before it reports the program's end.
 
 use std::collections::HashSet;
+use std::iter;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -50,6 +52,12 @@ const WALK_PAUSE: Duration = Duration::from_millis(5);
 /// Pause before it is tried again to look at a tree, or to end it, where descriptors or memory were lacking. No
 /// event tells when there are some.
 const LACK_PAUSE: Duration = Duration::from_millis(10);
+
+/// A start that takes longer than this may have been stopped on its way.
+const NUDGE: Duration = Duration::from_millis(100);
+
+/// How often it is told to go on before it is ended.
+const NUDGES: usize = 50;
 
 /// How many members are held by descriptors at once while they are signalled.
 const PINNED_AT_ONCE: usize = 256;
@@ -150,7 +158,7 @@ impl Nursery {
         };
         let name = format!("p{}", self.next.fetch_add(1, Ordering::Relaxed));
         let fence = Fence::create(&name, limits, owner, &self.controllers, &self.leftovers)?;
-        oom::watch_fence(&fence, &self.controllers, self.ledger.clone(), events);
+        oom::watch_fence(&fence, &self.controllers, self.ledger.clone(), events)?;
         Ok(Some(fence))
     }
 
@@ -238,41 +246,54 @@ impl Place {
     /// The tree, now that its program runs.
     pub(crate) fn settle(mut self, keeper: Option<OwnedFd>, private: bool) -> Tree {
         match (self.group.take(), keeper) {
-            (Some(group), reaper) => Tree::Group(Held {
-                reaper: reaper.and_then(|pidfd| procfs::pid_of(&pidfd)),
-                group: Some(group),
-                stock: self.stock.clone(),
-                killed: AtomicBool::new(false),
-                empty: AtomicBool::new(false),
-            }),
-            (None, Some(pidfd)) => {
-                let pid = procfs::pid_of(&pidfd).unwrap_or(-1);
-                Tree::Keeper {
-                    pidfd,
-                    pid,
-                    private,
-                }
-            }
+            (Some(group), reaper) => Tree::in_group(group, reaper, self.stock.clone()),
+            (None, Some(pidfd)) => Tree::Keeper {
+                pidfd,
+                pid: OnceLock::new(),
+                private,
+            },
             (None, None) => Tree::Gone,
         }
     }
 }
 
 impl Place {
-    /// Ends what a start has left that was refused half-way.
-    pub(crate) fn clear(self) {
-        let may_live = |group: &Group| group.is_populated() != Ok(false);
-        if self.group.as_ref().is_some_and(may_live) {
-            let tree = self.settle(None, false);
-            task::spawn(async move { tree.kill(Duration::ZERO).await });
+    /// Awaits the start of its program. Whoever may signal the program's user can stop the child between its last
+    /// change of ids and its program, and init waits for that child: so it is told to go on, and where that does not
+    /// help for long, to end.
+    pub(crate) async fn attend<T>(&self, start: impl Future<Output = T>) -> T {
+        let mut start = pin!(start);
+        let mut signals = iter::repeat_n(SIGCONT, NUDGES).chain(iter::repeat(SIGKILL));
+        loop {
+            if let Ok(done) = timeout(NUDGE, &mut start).await {
+                return done;
+            }
+            self.signal(signals.next().unwrap_or(SIGKILL));
+        }
+    }
+
+    /// Signals what was born there. Nothing else joins it before the start is done.
+    fn signal(&self, number: i32) {
+        let members = self.group.as_ref().map(Group::members);
+        for pid in members.and_then(Result::ok).unwrap_or_default() {
+            if let Ok(pinned) = procfs::pin(pid) {
+                let _ = signal::send(&pinned, number);
+            }
         }
     }
 }
 
 impl Drop for Place {
+    /// Ends what a start has left that was refused half-way, or that nobody awaits any more.
     fn drop(&mut self) {
-        if let Some(group) = self.group.take() {
-            give_back(group, self.stock.as_deref(), false);
+        let Some(group) = self.group.take() else {
+            return;
+        };
+        if group.is_populated() == Ok(false) {
+            give_back(group, self.stock.as_deref(), true);
+        } else {
+            let tree = Tree::in_group(group, None, self.stock.clone());
+            task::spawn(async move { tree.kill(Duration::ZERO).await });
         }
     }
 }
@@ -325,7 +346,8 @@ pub(crate) enum Tree {
     Group(Held),
     Keeper {
         pidfd: OwnedFd,
-        pid: i32,
+        /// Asked for when it is first needed: to ask takes a descriptor.
+        pid: OnceLock<i32>,
         /// It is PID 1 of their namespace: with it they all go.
         private: bool,
     },
@@ -333,16 +355,30 @@ pub(crate) enum Tree {
 }
 
 impl Tree {
+    fn in_group(group: Group, reaper: Option<OwnedFd>, stock: Option<Stock>) -> Self {
+        Self::Group(Held {
+            reaper: reaper.and_then(|pidfd| procfs::pid_of(&pidfd).unwrap_or_default()),
+            group: Some(group),
+            stock,
+            killed: AtomicBool::new(false),
+            empty: AtomicBool::new(false),
+        })
+    }
+
     /// Pids of its members as the agent sees them.
     pub(crate) fn members(&self) -> Result<Vec<i32>, Errno> {
         match self {
             Self::Group(held) => held.group.as_ref().map_or(Ok(Vec::new()), Group::members),
             Self::Keeper { pidfd, pid, .. } => {
-                // The keeper's pid is its own until it is reaped. To ask takes no descriptor.
-                if signal::send(pidfd, 0) == Err(Errno::SRCH) {
-                    Ok(Vec::new())
-                } else {
-                    procfs::descendants(*pid)
+                let pid = match pid.get() {
+                    Some(pid) => Some(*pid),
+                    None => procfs::pid_of(pidfd)?.map(|told| *pid.get_or_init(|| told)),
+                };
+                // Its pid is its own until it is reaped. To ask whether it is takes no descriptor.
+                let lives = signal::send(pidfd, 0) != Err(Errno::SRCH);
+                match pid.filter(|_| lives) {
+                    Some(pid) => procfs::descendants(pid),
+                    None => Ok(Vec::new()),
                 }
             }
             Self::Gone => Ok(Vec::new()),
@@ -356,11 +392,16 @@ impl Tree {
             _ => None,
         };
         let mut alive = self.members()?;
-        alive.retain(|pid| {
-            Some(*pid) != reaper
-                && procfs::stat(*pid).is_some_and(|s| !matches!(s.state, 'Z' | 'X'))
-        });
-        Ok(alive)
+        alive.retain(|pid| Some(*pid) != reaper);
+        let alive = alive
+            .into_iter()
+            .map(|pid| Ok((pid, procfs::is_alive(pid)?)));
+        let alive: Vec<(i32, bool)> = alive.collect::<Result<_, Errno>>()?;
+        Ok(alive
+            .into_iter()
+            .filter(|(_, is)| *is)
+            .map(|(pid, _)| pid)
+            .collect())
     }
 
     /// Whether it is known to be empty, without waiting. To be asked once its program has ended: then
@@ -588,7 +629,8 @@ impl Tree {
                     .members()
                     .unwrap_or_default()
                     .into_iter()
-                    .filter_map(|pid| procfs::stat(pid).map(|s| s.cpu_ticks))
+                    .filter_map(|pid| procfs::stat(pid).unwrap_or_default())
+                    .map(|stat| stat.cpu_ticks)
                     .sum();
                 ticks * 1000 / procfs::ticks_per_second()
             }

@@ -82,7 +82,7 @@ impl Wardens {
 
     /// Its pid as we see it, once it runs.
     pub(crate) fn pid(&self) -> Option<i32> {
-        procfs::pid_of(&self.line.get()?.pidfd)
+        procfs::pid_of(&self.line.get()?.pidfd).unwrap_or_default()
     }
 }
 

@@ -144,7 +144,7 @@ impl Keepers {
 /// Kills a process if, once pinned, it descends from a stray.
 fn kill_below(pid: i32, stray: i32) {
     if let Ok(pinned) = procfs::pin(pid)
-        && procfs::is_below(pid, stray)
+        && procfs::is_below(pid, stray) == Ok(true)
     {
         let _ = signal::send(&pinned, SIGKILL);
     }

@@ -79,7 +79,10 @@ impl Group {
     /// Makes a fresh group inside this one.
     pub fn child(&self, name: &str) -> Result<Self, Errno> {
         self.make(name)?;
-        self.existing(name)
+        self.existing(name).inspect_err(|_| {
+            // One that nobody has would stay for good.
+            let _ = unlinkat(&self.dir, self.at(name).as_ref(), AtFlags::REMOVEDIR);
+        })
     }
 
     /// The same, known by name only: it takes no descriptor while nothing is done to it, and nobody else

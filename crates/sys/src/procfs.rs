@@ -11,15 +11,12 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::is_lack;
 
 /// The pid of a pidfd's process as this process sees it; `None` once it is reaped.
-pub fn pid_of(pidfd: &impl AsRawFd) -> Option<i32> {
-    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
-    let pid: i32 = info
-        .lines()
-        .find_map(|l| l.strip_prefix("Pid:"))?
-        .trim()
-        .parse()
-        .ok()?;
-    (pid > 0).then_some(pid)
+pub fn pid_of(pidfd: &impl AsRawFd) -> Result<Option<i32>, Errno> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()));
+    let info = of_the_living(info)?.unwrap_or_default();
+    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"));
+    let pid = pid.and_then(|pid| pid.trim().parse().ok());
+    Ok(pid.filter(|pid| *pid > 0))
 }
 
 /// Pins a pid so that it cannot be taken for another process later.
@@ -28,7 +25,7 @@ pub fn pin(pid: i32) -> Result<OwnedFd, Errno> {
 }
 
 /// What was read of a process; nothing when it is gone. What could not be opened for a lack is not gone.
-fn of_the_living<T>(read: std::io::Result<T>) -> Result<Option<T>, Errno> {
+pub fn of_the_living<T>(read: std::io::Result<T>) -> Result<Option<T>, Errno> {
     read.map(Some)
         .or_else(|error| match Errno::from_io_error(&error) {
             Some(errno) if is_lack(errno) => Err(errno),
@@ -100,7 +97,7 @@ fn walk(pid: i32) -> Result<(Vec<i32>, HashSet<i32>), Errno> {
     while let Some(&parent) = found.get(next) {
         next += 1;
         let below = children(parent)?;
-        if below.is_empty() && stat(parent).is_none_or(|stat| matches!(stat.state, 'Z' | 'X')) {
+        if below.is_empty() && !is_alive(parent)? {
             ended.insert(parent);
         }
         // One that was moved while we walked can be met twice.
@@ -110,52 +107,56 @@ fn walk(pid: i32) -> Result<(Vec<i32>, HashSet<i32>), Errno> {
 }
 
 /// The parent of a process.
-pub fn parent(pid: i32) -> Option<i32> {
-    let told = || -> Option<i32> {
-        let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        let text = String::from_utf8_lossy(&text);
-        let (_, rest) = text.rsplit_once(')')?;
-        rest.split_whitespace().nth(1)?.parse().ok()
-    };
+pub fn parent(pid: i32) -> Result<Option<i32>, Errno> {
+    let told = || Ok(stat(pid)?.map(|stat| stat.parent));
     match told()? {
         // It has none, or was just being reaped: then there is nothing to be read a second time.
-        0 => told(),
-        parent => Some(parent),
+        Some(0) => told(),
+        parent => Ok(parent),
     }
 }
 
 /// Whether a process descends from another. Sure only for a process that is pinned.
-pub fn is_below(pid: i32, ancestor: i32) -> bool {
+pub fn is_below(pid: i32, ancestor: i32) -> Result<bool, Errno> {
     // A line that breaks off was left by a process that ended: another has its children now.
-    (0..WALKS)
-        .find_map(|_| is_in_line(pid, ancestor))
-        .unwrap_or(false)
+    for _ in 0..WALKS {
+        if let Some(is) = is_in_line(pid, ancestor)? {
+            return Ok(is);
+        }
+    }
+    Ok(false)
 }
 
 /// The same; `None` when the line broke off on the way up.
-fn is_in_line(pid: i32, ancestor: i32) -> Option<bool> {
-    let mut above = parent(pid).unwrap_or(0);
+fn is_in_line(pid: i32, ancestor: i32) -> Result<Option<bool>, Errno> {
+    let mut above = parent(pid)?.unwrap_or(0);
     while above > 0 && above != ancestor {
-        above = parent(above)?;
+        match parent(above)? {
+            Some(next) => above = next,
+            None => return Ok(None),
+        }
     }
-    Some(above == ancestor)
+    Ok(Some(above == ancestor))
 }
 
 /// The oldest in the unbroken line of a process's ancestors that run the same program as it does.
 pub fn first_of_our_program(pid: i32) -> i32 {
     let program = |pid: i32| fs::read_link(format!("/proc/{pid}/exe")).ok();
     let ours = program(pid);
-    std::iter::successors(parent(pid), |above| parent(*above))
+    let above = |pid: i32| parent(pid).unwrap_or_default();
+    std::iter::successors(above(pid), |pid| above(*pid))
         .take_while(|above| ours.is_some() && program(*above) == ours)
         .last()
         .unwrap_or(pid)
 }
 
-/// The number a process has in its own PID namespace.
-pub fn innermost_pid(pid: i32) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let numbers = status.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
-    numbers.split_whitespace().next_back()?.parse().ok()
+/// The number a process has in its own PID namespace; nothing when it is gone.
+pub fn innermost_pid(pid: i32) -> Result<Option<i32>, Errno> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"));
+    let status = of_the_living(status)?.unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let innermost = numbers.and_then(|numbers| numbers.split_whitespace().next_back());
+    Ok(innermost.and_then(|number| number.parse().ok()))
 }
 
 /// What /proc/PID/stat says, as far as we use it.
@@ -163,8 +164,8 @@ pub fn innermost_pid(pid: i32) -> Option<i32> {
 pub struct Stat {
     /// State letter.
     pub state: char,
-    /// Process group.
-    pub group: i32,
+    /// Its parent; 0 of one that is being reaped.
+    pub parent: i32,
     /// CPU time in clock ticks.
     pub cpu_ticks: u64,
     /// CPU time of the children it has reaped, in clock ticks.
@@ -173,17 +174,25 @@ pub struct Stat {
     pub resident_pages: u64,
 }
 
-/// Reads /proc/PID/stat.
-pub fn stat(pid: i32) -> Option<Stat> {
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let text = String::from_utf8_lossy(&text);
+/// Reads /proc/PID/stat; nothing when the process is gone.
+pub fn stat(pid: i32) -> Result<Option<Stat>, Errno> {
+    let text = of_the_living(fs::read(format!("/proc/{pid}/stat")))?.unwrap_or_default();
+    Ok(fields_of(&String::from_utf8_lossy(&text)))
+}
+
+/// Whether it is there and not a zombie.
+pub fn is_alive(pid: i32) -> Result<bool, Errno> {
+    Ok(stat(pid)?.is_some_and(|stat| !matches!(stat.state, 'Z' | 'X')))
+}
+
+fn fields_of(text: &str) -> Option<Stat> {
     // The name is in parentheses and may contain anything, parentheses included.
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let number = |i: usize| fields.get(i).and_then(|f| f.parse::<u64>().ok());
     Some(Stat {
         state: fields.first()?.chars().next()?,
-        group: fields.get(2)?.parse().ok()?,
+        parent: fields.get(1)?.parse().ok()?,
         cpu_ticks: number(11)? + number(12)?,
         reaped_ticks: number(13)? + number(14)?,
         resident_pages: number(21)?,
@@ -275,7 +284,7 @@ for line in sys.stdin:
             last = lines.next().unwrap().unwrap();
             let born: i32 = last.parse().unwrap();
             assert!(descendants(root).unwrap().contains(&born), "{round}");
-            assert!(is_below(born, root), "{round}");
+            assert!(is_below(born, root).unwrap(), "{round}");
         }
         drop(asked);
         assert!(reaper.wait().unwrap().success());

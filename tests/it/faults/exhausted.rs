@@ -5,14 +5,19 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use http::{HeaderMap, Method};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use sandshell_client::OutputQuery;
-use sandshell_client::types::{ErrorCode, KillRequest, ProcessRequest, StreamName, WaitRequest};
+use sandshell_client::types::{
+    Cpus, ErrorCode, Happening, KillRequest, Limits, ProcessRequest, StreamName, WaitRequest,
+};
+use sandshell_client::{OutputQuery, Page, SandboxStreamEvent};
 use sandshell_testkit::{Agent, alive_with_marker};
 
 use super::bench::{Bench, REQUESTS};
 use super::{Dice, full, say};
 use crate::calls::{Shell, exec, exec_of, in_time, marker, process_of, start, wait_for_text};
+use crate::limits::{MIB, groups_named, limited, limiting_agent};
+use crate::ports::Server;
 
 /// Most descriptors that a request needs at a time.
 const ENOUGH: usize = 24;
@@ -258,4 +263,129 @@ async fn a_kill_of_more_than_there_are_descriptors_ends_all() {
         assert!(reply.survivors.is_empty(), "{without:?} {reply:?}");
         assert_eq!(alive_with_marker(&mark), Vec::<i32>::new(), "{without:?}");
     }
+}
+
+/// Groups of single processes that are there.
+fn fences(agent: &Agent) -> BTreeSet<String> {
+    let name = format!("sandshell-{}", agent.pid());
+    let dirs = groups_named(&name).into_iter();
+    let inside = dirs.flat_map(|dir| std::fs::read_dir(dir).unwrap());
+    let names = inside.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let is_fence = |name: &String| {
+        name.strip_prefix('p')
+            .is_some_and(|n| n.parse::<u64>().is_ok())
+    };
+    names.filter(is_fence).collect()
+}
+
+/// A limit that cannot be set for now is no limit that cannot be had here, and nothing is left of the try.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_without_descriptors_are_refused_for_now() {
+    let Some(agent) = limiting_agent().await else {
+        return;
+    };
+    let client = agent.client();
+    let limits = Limits {
+        memory_bytes: Some(64 * MIB),
+        cpus: Cpus::new(0.5),
+        pids: Some(32),
+        ..Limits::default()
+    };
+    let (mut refused, mut done) = (0, 0);
+    for more in 0..ENOUGH {
+        in_time(client.healthz()).await.unwrap();
+        let room = Room::of(agent.pid(), more);
+        let answer = in_time(client.exec(&limited("echo on", limits.clone()))).await;
+        drop(room);
+        match answer {
+            Ok(result) => {
+                assert_eq!((result.exit_code, result.stdout.as_str()), (0, "on\n"));
+                done += 1;
+            }
+            Err(error) => {
+                assert_eq!(
+                    error.code(),
+                    Some(ErrorCode::Unavailable),
+                    "{more}: {error}"
+                );
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0 && done > 0, "{refused} refused, {done} done");
+    let all_removed = async {
+        // Each limited command removes what the one before it could not yet.
+        while fences(&agent).len() > 1 {
+            in_time(client.exec(&limited("true", limits.clone())))
+                .await
+                .unwrap();
+        }
+    };
+    in_time(all_removed).await;
+}
+
+/// Who cannot look at a port does not know that nothing listens there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ports_without_descriptors_are_not_called_closed() {
+    let agent = Agent::start();
+    let client = agent.client();
+    let mut events = in_time(client.sandbox_events(None, &[])).await.unwrap();
+    let server = Server::start(&client).await;
+    let mut told = async |wanted: &str| loop {
+        let event = in_time(events.next()).await.unwrap().unwrap();
+        let SandboxStreamEvent::Event(_, event) = event else {
+            continue;
+        };
+        match event.what {
+            Happening::PortOpened { port, .. } if port == server.port => {
+                assert_eq!(wanted, "opened");
+                return;
+            }
+            Happening::PortClosed { port } if port == server.port => {
+                assert_eq!(wanted, "closed");
+                return;
+            }
+            _ => {}
+        }
+    };
+    told("opened").await;
+    let (mut refused, mut done) = (0, 0);
+    for more in 0..ENOUGH {
+        in_time(client.healthz()).await.unwrap();
+        let room = Room::of(agent.pid(), more);
+        let listed = in_time(client.list_ports(&Page::default())).await;
+        let waited =
+            in_time(client.raw(Method::GET, &server.path("/"), &HeaderMap::new(), "")).await;
+        // Time for some looks of the watcher.
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        drop(room);
+        match listed {
+            Ok(list) => {
+                let found = list.items.iter().find(|record| record.port == server.port);
+                assert!(
+                    found.is_some_and(|record| record.process.is_some()),
+                    "{more}: {list:?}"
+                );
+                done += 1;
+            }
+            Err(error) => {
+                assert_eq!(
+                    error.code(),
+                    Some(ErrorCode::Unavailable),
+                    "{more}: {error}"
+                );
+                refused += 1;
+            }
+        }
+        let (status, _, body) = waited.unwrap();
+        assert!(
+            matches!(status.as_u16(), 200 | 503),
+            "{more}: {status} {body:?}"
+        );
+    }
+    assert!(refused > 0 && done > 0, "{refused} refused, {done} done");
+    in_time(client.kill_process(&server.id, &KillRequest { grace_ms: Some(0) }))
+        .await
+        .unwrap();
+    told("closed").await;
 }

@@ -199,7 +199,7 @@ async fn an_interrupt_that_comes_before_the_shell_waits_is_not_lost() {
     let inside = shell.record().await.pid;
     let pid = children_deep(agent.pid())
         .into_iter()
-        .find(|pid| procfs::innermost_pid(*pid) == Some(inside))
+        .find(|pid| procfs::innermost_pid(*pid) == Ok(Some(inside)))
         .unwrap();
     shell.out("v=kept").await;
     for round in 0..100 {

@@ -82,7 +82,7 @@ pub(crate) async fn list(
     let ports: Vec<(String, PortRecord)> = agent
         .executor
         .ports()
-        .await
+        .await?
         .into_iter()
         .filter_map(|record| shown(&agent, record))
         .map(|record| (record.port.to_string(), record))
@@ -244,7 +244,7 @@ pub(crate) async fn wait(
         }
     };
     let record = if ready {
-        let all = agent.executor.ports().await;
+        let all = agent.executor.ports().await?;
         all.into_iter().find(|record| record.port == port)
     } else {
         None

@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use sandshell_sys::procfs;
+use rustix::io::Errno;
+use sandshell_sys::{is_lack, procfs};
 
 use super::table::{self, Row};
 
@@ -46,19 +47,19 @@ impl Holder {
 }
 
 /// Every listening socket of the sandbox.
-pub(super) fn all(init: i32) -> Vec<Found> {
-    let rows = table::listening(init);
+pub(super) fn all(init: i32) -> Result<Vec<Found>, Errno> {
+    let rows = table::listening(init)?;
     holders(init, &rows)
 }
 
 /// The holder of a port.
-pub(super) fn one(init: i32, port: u16) -> Option<Holder> {
-    let mut rows = table::listening(init);
+pub(super) fn one(init: i32, port: u16) -> Result<Option<Holder>, Errno> {
+    let mut rows = table::listening(init)?;
     rows.retain(|row| row.address.port() == port);
     if rows.is_empty() {
-        return None;
+        return Ok(None);
     }
-    let mut found = holders(init, &rows);
+    let mut found = holders(init, &rows)?;
     let ours: HashSet<u64> = found.iter().map(|one| one.row.inode).collect();
     let foreign: Vec<IpAddr> = rows
         .iter()
@@ -66,22 +67,31 @@ pub(super) fn one(init: i32, port: u16) -> Option<Holder> {
         .map(|row| row.address.ip())
         .collect();
     found.sort_by_key(|one| preference(one.row.address.ip()));
-    found
-        .into_iter()
-        // A socket shared out by the kernel with one that is not ours could lead to that one.
-        .filter(|one| !foreign.contains(&one.row.address.ip()))
-        .find_map(|one| hold(init, one, &foreign))
+    // A socket shared out by the kernel with one that is not ours could lead to that one.
+    found.retain(|one| !foreign.contains(&one.row.address.ip()));
+    for one in found {
+        if let Some(holder) = hold(init, one, &foreign)? {
+            return Ok(Some(holder));
+        }
+    }
+    Ok(None)
 }
 
-fn hold(init: i32, found: Found, foreign: &[IpAddr]) -> Option<Holder> {
+fn hold(init: i32, found: Found, foreign: &[IpAddr]) -> Result<Option<Holder>, Errno> {
+    let pidfd = match procfs::pin(found.pid) {
+        Err(errno) if is_lack(errno) => return Err(errno),
+        Err(_) => return Ok(None),
+        Ok(pidfd) => pidfd,
+    };
     let holder = Holder {
         row: found.row,
-        pidfd: procfs::pin(found.pid).ok()?,
+        pidfd,
         link: format!("/proc/{}/fd/{}", found.pid, found.fd),
         targets: targets(found.row.address, foreign),
     };
     // Pinned first: its number cannot pass to a stranger between the two questions.
-    (procfs::is_below(found.pid, init) && holder.still_holds()).then_some(holder)
+    let is_ours = procfs::is_below(found.pid, init)? && holder.still_holds();
+    Ok(is_ours.then_some(holder))
 }
 
 fn preference(ip: IpAddr) -> u8 {
@@ -112,17 +122,15 @@ fn targets(bound: SocketAddr, foreign: &[IpAddr]) -> Vec<SocketAddr> {
 }
 
 /// Those of the sockets that a descendant of init holds; parents are asked before children.
-fn holders(init: i32, rows: &[Row]) -> Vec<Found> {
+fn holders(init: i32, rows: &[Row]) -> Result<Vec<Found>, Errno> {
     let mut wanted: HashMap<u64, Row> = rows.iter().map(|row| (row.inode, *row)).collect();
     let mut found = Vec::new();
-    for pid in procfs::descendants(init).unwrap_or_default() {
+    for pid in procfs::descendants(init)? {
         if wanted.is_empty() {
             break;
         }
-        let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
-            continue;
-        };
-        for entry in entries.flatten() {
+        let entries = procfs::of_the_living(std::fs::read_dir(format!("/proc/{pid}/fd")))?;
+        for entry in entries.into_iter().flatten().flatten() {
             let number = entry.file_name().to_str().and_then(|n| n.parse().ok());
             if let Some(fd) = number
                 && let Some(inode) = inode_of(&format!("/proc/{pid}/fd/{fd}"))
@@ -132,7 +140,7 @@ fn holders(init: i32, rows: &[Row]) -> Vec<Found> {
             }
         }
     }
-    found
+    Ok(found)
 }
 
 /// The inode of the socket a descriptor leads to.

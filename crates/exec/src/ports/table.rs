@@ -4,6 +4,9 @@ use std::fs::File;
 use std::io::BufReader;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use rustix::io::Errno;
+use sandshell_sys::procfs;
+
 /// The state `TCP_LISTEN` in the table.
 const LISTEN: &str = "0A";
 
@@ -15,18 +18,20 @@ pub(super) struct Row {
 }
 
 /// All listening sockets in the network of this process; none when it is gone.
-pub(super) fn listening(pid: i32) -> Vec<Row> {
-    ["tcp", "tcp6"]
-        .iter()
-        .filter_map(|name| File::open(format!("/proc/{pid}/net/{name}")).ok())
-        .flat_map(|file| rows(BufReader::new(file)))
-        .collect()
+pub(super) fn listening(pid: i32) -> Result<Vec<Row>, Errno> {
+    let mut found = Vec::new();
+    for name in ["tcp", "tcp6"] {
+        let table = File::open(format!("/proc/{pid}/net/{name}"));
+        let table = table.and_then(|file| rows(BufReader::new(file)));
+        found.extend(procfs::of_the_living(table)?.unwrap_or_default());
+    }
+    Ok(found)
 }
 
-fn rows(table: impl std::io::BufRead) -> Vec<Row> {
+fn rows(table: impl std::io::BufRead) -> std::io::Result<Vec<Row>> {
     let mut found = Vec::new();
     for line in table.lines().skip(1) {
-        let Ok(line) = line else { break };
+        let line = line?;
         let mut fields = line.split_ascii_whitespace().skip(1);
         let local = fields.next().unwrap_or_default();
         // The kernel lists all listening sockets before the first of any other kind, of which there
@@ -39,7 +44,7 @@ fn rows(table: impl std::io::BufRead) -> Vec<Row> {
             found.push(Row { address, inode });
         }
     }
-    found
+    Ok(found)
 }
 
 /// `0100007F:1F90`: words of the address in the machine's byte order, then the port.
@@ -80,7 +85,7 @@ mod tests {
             address: "127.0.0.1:8080".parse().unwrap(),
             inode: 4711,
         };
-        assert_eq!(rows(text.as_bytes()), [expected]);
+        assert_eq!(rows(text.as_bytes()).unwrap(), [expected]);
         assert_eq!(
             address("00000000000000000000000001000000:0050"),
             "[::1]:80".parse().ok()
@@ -98,6 +103,11 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let own = rustix::process::getpid().as_raw_nonzero().get();
-        assert!(listening(own).iter().any(|row| row.address == address));
+        assert!(
+            listening(own)
+                .unwrap()
+                .iter()
+                .any(|row| row.address == address)
+        );
     }
 }

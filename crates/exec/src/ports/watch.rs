@@ -95,16 +95,18 @@ impl PortWatcher {
 
     async fn look(&mut self) {
         let init = self.executor.port_table().0.init;
-        let Ok(rows) = tokio::task::spawn_blocking(move || table::listening(init)).await else {
+        // Who cannot look for now sees no change.
+        let looked = tokio::task::spawn_blocking(move || table::listening(init));
+        let Ok(Ok(rows)) = looked.await else {
             return;
         };
         if rows == self.rows {
             return;
         }
-        let now: BTreeMap<u16, PortRecord> = self
-            .executor
-            .ports()
-            .await
+        let Ok(ports) = self.executor.ports().await else {
+            return;
+        };
+        let now: BTreeMap<u16, PortRecord> = ports
             .into_iter()
             .map(|record| (record.port, record))
             .collect();

@@ -84,6 +84,7 @@ impl Interrupt {
             patience: None,
             dialect,
             spared: procfs::pid_of(&live.pidfd)
+                .unwrap_or_default()
                 .map(|shell| orphans(live, shell).collect())
                 .unwrap_or_default(),
         };
@@ -118,7 +119,7 @@ impl Interrupt {
             // stage: a signal that came just before the shell began to read wakes it from nothing.
             let _ = signal::send(&live.pidfd, signal::interrupt_signal());
         }
-        let shell = procfs::pid_of(&live.pidfd);
+        let shell = procfs::pid_of(&live.pidfd).unwrap_or_default();
         let mut children = shell.map(foreground).unwrap_or_default();
         if self.stage != Stage::Int
             && let Some(shell) = shell
@@ -168,7 +169,7 @@ pub(crate) fn foreground(shell: i32) -> Vec<i32> {
 /// stage.
 fn orphans(live: &Live, shell: i32) -> impl Iterator<Item = i32> {
     let members = live.tree.members().unwrap_or_default().into_iter();
-    members.filter(move |pid| *pid != shell && !procfs::is_below(*pid, shell))
+    members.filter(move |pid| *pid != shell && procfs::is_below(*pid, shell) == Ok(false))
 }
 
 fn signal_each(pids: &[i32], signals: &[i32]) {

@@ -204,7 +204,8 @@ impl Shell {
     /// Whether it waits for something to happen.
     pub(super) fn is_asleep(&self) -> bool {
         procfs::pid_of(&self.running.live.pidfd)
-            .and_then(procfs::stat)
+            .unwrap_or_default()
+            .and_then(|pid| procfs::stat(pid).unwrap_or_default())
             .is_some_and(|stat| stat.state == 'S')
     }
 

@@ -230,7 +230,7 @@ fn leave(group: &Group) -> Result<(), String> {
     let first = procfs::first_of_our_program(me);
     let strange = members
         .iter()
-        .any(|pid| *pid != first && !procfs::is_below(*pid, first));
+        .any(|pid| *pid != first && procfs::is_below(*pid, first) != Ok(true));
     if strange {
         return Err(
             "others live in our own group too; start us in a group of our own \

@@ -617,7 +617,7 @@ fn kill_members(group: &Group, time: &mut Allowance) -> usize {
     let members = group.members().unwrap_or_default();
     let mut told: Vec<&OwnedFd> = Vec::new();
     for pidfd in &pinned {
-        if procfs::pid_of(pidfd).is_some_and(|pid| members.contains(&pid))
+        if procfs::pid_of(pidfd).is_ok_and(|pid| pid.is_some_and(|pid| members.contains(&pid)))
             && signal::send(pidfd, SIGKILL).is_ok()
         {
             told.push(pidfd);

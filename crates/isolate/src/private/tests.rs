@@ -196,7 +196,7 @@ fn a_warden_outside_gives_programs_the_commands_home() {
             }
         ]
     ));
-    assert_eq!(procfs::pid_of(&pidfd), None, "the program is gone");
+    assert_eq!(procfs::pid_of(&pidfd), Ok(None), "the program is gone");
     drop(ours);
     let mut ended = [PollFd::new(&warden.pidfd, PollFlags::IN)];
     assert_eq!(poll(&mut ended, Some(&PATIENCE)), Ok(1), "it outlives us");
