@@ -158,6 +158,7 @@ impl From<ExecError> for ApiError {
                     .hint("Use a name from /etc/passwd or a numeric uid, or leave `user` out.")
             }
             ExecError::Forbidden { detail } => Self::new(Code::Forbidden, detail)
+                .pointer("/user")
                 .hint("Leave `user` out; where the hub, or the agent without one, runs as root, others can be named."),
             ExecError::ProcessNotFound { id } => {
                 Self::new(Code::ProcessNotFound, format!("there is no process {id:?}")).hint(

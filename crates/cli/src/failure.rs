@@ -324,7 +324,7 @@ fn command_for(problem: &Problem) -> Option<String> {
             "`sandshell login < FILE` keeps a token, SANDSHELL_TOKEN or --token-file gives one; \
              `sandshell serve` says at its start which file has its own"
         }
-        ErrorCode::Forbidden if problem.hint.is_none() => {
+        ErrorCode::Forbidden if problem.pointer.is_none() => {
             "this token does not open it; `sandshell token create --scope SCOPE` with an admin's token makes another"
         }
         ErrorCode::SandboxNotFound => "`sandshell ls` lists the sandboxes that this token may use",
@@ -425,9 +425,9 @@ mod tests {
     #[test]
     fn a_token_is_asked_for_only_where_one_would_help() {
         let hint = |problem: Problem| Failure::from(problem).hint.unwrap_or_default();
-        let plain = Problem::new(ErrorCode::Forbidden, "x");
-        assert!(hint(plain.clone()).contains("sandshell token create"));
-        assert_eq!(hint(plain.hint("Leave `user` out.")), "Leave -u out.");
+        let forbidden = Problem::new(ErrorCode::Forbidden, "x").hint("Leave `user` out.");
+        assert!(hint(forbidden.clone()).contains("sandshell token create"));
+        assert_eq!(hint(forbidden.pointer("/user")), "Leave -u out.");
     }
 
     #[test]

@@ -98,12 +98,6 @@ pub(super) const MISTAKES: &[Mistake<'_>] = &[
         "",
     ),
     (
-        &["create", "--network", "full", "--allow", "a.example"],
-        1,
-        "no meaning in this mode",
-        "leave --network out, and name hosts with --allow",
-    ),
-    (
         &["terminal", "attach", "t"],
         125,
         "there is no terminal \"t\"",

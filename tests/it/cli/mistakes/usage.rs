@@ -396,7 +396,6 @@ pub(super) const MISTAKES: &[Mistake<'_>] = &[
         "as in box/8000",
         "sandshell port wait --help",
     ),
-    (&["run"], 2, "<CMD>", "sandshell run --help"),
     (&["run", "ls"], 2, "unexpected argument 'ls'", "-- ls"),
     (
         &["run", "-c", "a", "--", "b"],
