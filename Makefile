@@ -16,7 +16,7 @@ CARGO := cargo
 .PHONY: help run build test check attack coverage bench gen package clean tools crash load soak faults fuzz model
 
 help:
-	@echo 'make run      build the release binary and serve a hub on LISTEN=$(LISTEN)'
+	@echo 'make run      build the release binary and serve a hub on LISTEN=$(LISTEN), its files in RUN_DIR=$(RUN_DIR)'
 	@echo 'make test     install what the tests need, then run everything'
 	@echo 'make check    format, lints and unit tests; for every save'
 	@echo 'make attack   a minute of file calls beside a program that swaps links under them'
@@ -36,7 +36,7 @@ help:
 # The token lies in $(RUN_DIR)/token; the hub itself prints lines to paste.
 run: $(if $(SANDSHELL_BIN),,build)
 	@mkdir -p $(RUN_DIR)
-	@echo 'Starting the hub; Ctrl-C ends it and its sandboxes.'
+	@echo 'Starting the hub; Ctrl-C ends it and its sandboxes. For another address or directory: make run LISTEN=HOST:PORT RUN_DIR=DIR'
 	@exec $(or $(SANDSHELL_BIN),$(RELEASE)) serve --listen $(LISTEN) --destroy-on-exit $(if $(ISOLATION),--isolation $(ISOLATION)) \
 		--state-dir $(RUN_DIR)/state --token-file $(RUN_DIR)/token \
 		--ready-file $(RUN_DIR)/ready

@@ -297,3 +297,18 @@ fn the_hub_that_was_chosen_is_asked() {
         assert!(row["value"].as_str().unwrap().contains(said), "{row}");
     }
 }
+
+#[test]
+fn the_file_of_a_served_hub_is_missed_only_where_there_is_no_other_token() {
+    let dir = TempDir::new().unwrap();
+    let hub = Hub::start();
+    let address = hub.url().trim_start_matches("http://");
+    let mut command = doctor(dir.path(), &["--json", "--listen", address]);
+    let missed = row_that_says(&mut command, "token-file", "has another");
+    assert_eq!(missed["status"], "warn", "{missed}");
+    command
+        .env("SANDSHELL_URL", hub.url())
+        .env("SANDSHELL_TOKEN", hub.token());
+    let known = row_that_says(&mut command, "token-file", "is made by `sandshell serve`");
+    assert_eq!(known["status"], "ok", "{known}");
+}

@@ -213,6 +213,7 @@ async fn the_next_start_cleans_what_a_killed_agent_left() {
     assert_eq!(exec(&client, "echo still").await.stdout, "still\n");
     signal(&child, Signal::TERM);
     assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(!dir.path().join("ready").exists());
     assert_eq!(
         walk(&dir.path().join("state")).len(),
         1,

@@ -265,6 +265,28 @@ fn the_network_is_what_the_flags_say() {
 }
 
 #[test]
+fn its_hints_are_about_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(dir.path(), &["nosuch"]).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(127), "{err}");
+    assert!(
+        err.contains("-c 'command -v NAME'") && !err.contains("SANDBOX"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_directory_begins_where_the_command_would() {
+    let dir = tempfile::tempdir().unwrap();
+    for (flag, there) in [("..", "/\n"), (".", "/workspace\n"), ("/tmp", "/tmp\n")] {
+        let output = run_with(dir.path(), &["-w", flag], &["pwd"]).output();
+        let output = output.unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), there, "{output:?}");
+    }
+}
+
+#[test]
 fn wrong_flags_are_said_before_anything_is_made() {
     for (flags, said) in [
         (&["--network", "allow"][..], "at least one host"),

@@ -98,7 +98,7 @@ pub mod parts {
     pub use crate::ports::head::{OUTSIDE, VISITOR, for_next_hop, strip_connection, upgrade};
     pub use crate::ports::kept::{Kept, KeptBody, is_ready};
     pub use crate::problem::ApiError;
-    pub use crate::ready::write as write_ready_file;
+    pub use crate::ready::{remove as remove_ready_file, write as write_ready_file};
     pub use crate::request_id::{REQUEST_ID, RequestIds};
     pub use crate::server::{Answering, Slot, serve as serve_connections};
     pub use crate::state_dir::StateDir;
@@ -295,9 +295,7 @@ impl AgentError {
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
                 Some("something listens there already; try --listen 127.0.0.1:0".to_owned())
             }
-            Self::Token(TokenError::Form { .. }) => {
-                Some("remove the file to have a fresh token made".to_owned())
-            }
+            Self::Token(error) => error.hint(),
             _ => None,
         }
     }
@@ -358,6 +356,9 @@ pub async fn serve(
     let token = token.map(|token| Opening { token, generated });
     let state_dir = StateDir::open(&options.state_dir, "agent")?;
     state_dir.clear()?;
+    if let Some(path) = &options.ready_file {
+        ready::remove(path);
+    }
     let surroundings = Surroundings {
         state_dir,
         liveness: None,
@@ -365,7 +366,11 @@ pub async fn serve(
         check_cwd: false,
         waits: false,
     };
-    serve_on(listener, token, &options, init, surroundings, announce).await
+    let served = serve_on(listener, token, &options, init, surroundings, announce).await;
+    if let Some(path) = &options.ready_file {
+        ready::remove(path);
+    }
+    served
 }
 
 /// Serves the agent of a sandbox that a launcher has made.

@@ -157,7 +157,9 @@ impl From<ExecError> for ApiError {
                     .pointer("/user")
                     .hint("Use a name from /etc/passwd or a numeric uid, or leave `user` out.")
             }
-            ExecError::Forbidden { detail } => Self::new(Code::Forbidden, detail),
+            ExecError::Forbidden { detail } => Self::new(Code::Forbidden, detail)
+                .pointer("/user")
+                .hint("Leave `user` out; where the hub, or the agent without one, runs as root, others can be named."),
             ExecError::ProcessNotFound { id } => {
                 Self::new(Code::ProcessNotFound, format!("there is no process {id:?}")).hint(
                     "GET /v1/processes (?kind=exec for execs) lists those there are; ended ones are kept for a while only.",

@@ -33,6 +33,12 @@ pub fn write(path: &Path, url: &str) -> io::Result<()> {
     std::fs::rename(&beside, path)
 }
 
+/// Removes the file of who is served no more, if there is one.
+pub fn remove(path: &Path) {
+    // Whoever reads it looks whether the process lives.
+    let _ = std::fs::remove_file(path);
+}
+
 /// A name in the same directory, and so on the same file system, that only this process uses.
 pub(crate) fn beside(path: &Path) -> PathBuf {
     let mut name = beginning(path);

@@ -39,6 +39,20 @@ pub enum TokenError {
     Random(getrandom::Error),
 }
 
+impl TokenError {
+    /// What to do about it, when there is something to say.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Read { .. } | Self::Make { .. } => {
+                "see that its directory is there and ours, or choose another file with --token-file FILE"
+            }
+            Self::Form { .. } => "remove the file to have a fresh token made",
+            Self::Random(_) => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
 /// A secret that opens the API.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);

@@ -317,7 +317,7 @@ pub(crate) struct RunArguments {
     pub(crate) shell: Option<String>,
 
     /// The command and its arguments [default: what the image says].
-    #[arg(last = true, required_unless_present_any = ["image", "text"], value_name = "CMD")]
+    #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
 }
 

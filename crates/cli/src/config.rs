@@ -37,7 +37,7 @@ pub(crate) const PROJECT_FILE: &str = "sandshell.toml";
 
 /// What to do about a token file that is of no use.
 const TOKEN_HINT: &str = "`sandshell login < FILE` keeps a token, SANDSHELL_TOKEN_FILE=FILE names one; \
-     `sandshell serve` says at its start which file has its own";
+     a hub that was not started yet makes its own then, and `sandshell serve` says in which file";
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,7 +174,7 @@ impl Settings {
             return Ok(None);
         };
         let path = match value {
-            TokenPlace::Given(token) => return Ok(Some(token.clone())),
+            TokenPlace::Given(token) => return one_word(token, origin.to_string()).map(Some),
             TokenPlace::File(path) => path,
         };
         match std::fs::read_to_string(path) {
@@ -184,7 +184,7 @@ impl Settings {
             ))
             .code(4)
             .hint(TOKEN_HINT)),
-            Ok(text) => Ok(Some(text.trim().to_owned())),
+            Ok(text) => one_word(&text, format!("{} ({origin})", path.display())).map(Some),
             // Nobody asked for that one.
             Err(_) if *origin == Origin::Default => Ok(None),
             Err(error) => Err(Failure::local(
@@ -198,6 +198,18 @@ impl Settings {
             .hint(TOKEN_HINT)),
         }
     }
+}
+
+/// A token, which is sent in a header.
+fn one_word(text: &str, place: String) -> Result<String, Failure> {
+    let text = text.trim();
+    if text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(text.to_owned());
+    }
+    let wrong = Failure::usage(format!("what is in {place} is no token"));
+    Err(wrong
+        .code(4)
+        .hint(format!("a token is one word; {TOKEN_HINT}")))
 }
 
 type Address = (Option<Sourced<String>>, Sourced<String>);

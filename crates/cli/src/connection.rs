@@ -159,6 +159,14 @@ impl Hub {
     }
 
     async fn sandbox_called(&self, typed: &str) -> Result<SandboxId, Failure> {
+        if let Some((sandbox, _)) = typed.split_once('/') {
+            return Err(Failure::usage(format!(
+                "{typed:?} names something in a sandbox, and a sandbox is wanted"
+            ))
+            .hint(format!(
+                "the sandbox alone is {sandbox}; what is made in it gets its id with --name"
+            )));
+        }
         if let Ok(id) = typed.parse::<SandboxId>() {
             match self.client.get_sandbox(&id).await {
                 Ok(_) => return Ok(id),

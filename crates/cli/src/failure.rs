@@ -267,8 +267,12 @@ impl From<Problem> for Failure {
         } else {
             FAILED
         };
-        let mut failure = Self::new(problem.detail.clone(), code);
-        failure.hint = command_for(&problem).or_else(|| problem.hint.clone());
+        let what = match problem.code {
+            ErrorCode::InvalidRequest => with_flags(&problem.detail),
+            _ => problem.detail.clone(),
+        };
+        let mut failure = Self::new(what, code);
+        failure.hint = command_for(&problem).or_else(|| problem.hint.as_deref().map(with_flags));
         failure.problem = Some(Box::new(problem));
         failure
     }
@@ -287,6 +291,32 @@ fn harmless(text: &str) -> String {
     shown
 }
 
+/// Words of the API's problems, and the flags that say it on the command line.
+const FLAGS: &[(&str, &str)] = &[
+    ("idle_timeout_ms", "--idle"),
+    ("max_lifetime_ms", "--lifetime"),
+    ("memory_bytes", "--memory"),
+    ("disk_bytes", "--disk"),
+    (
+        "set network.mode to \"allow\"",
+        "leave --network out, and name hosts with --allow",
+    ),
+    ("add it to network.allow", "add it with --allow"),
+    ("`author`", "--author 'NAME <EMAIL>'"),
+    ("`auth`", "--auth-stdin"),
+    ("`literal`", "-F"),
+    ("`set_upstream`", "--set-upstream"),
+    ("`shell`", "--shell"),
+    ("`user`", "-u"),
+];
+
+/// A text of the API with flags for its fields.
+pub(crate) fn with_flags(text: &str) -> String {
+    FLAGS.iter().fold(text.to_owned(), |text, (field, flag)| {
+        text.replace(field, flag)
+    })
+}
+
 /// What to type next. The API's own hints name routes.
 fn command_for(problem: &Problem) -> Option<String> {
     let hint = match problem.code {
@@ -294,7 +324,7 @@ fn command_for(problem: &Problem) -> Option<String> {
             "`sandshell login < FILE` keeps a token, SANDSHELL_TOKEN or --token-file gives one; \
              `sandshell serve` says at its start which file has its own"
         }
-        ErrorCode::Forbidden => {
+        ErrorCode::Forbidden if problem.pointer.is_none() => {
             "this token does not open it; `sandshell token create --scope SCOPE` with an admin's token makes another"
         }
         ErrorCode::SandboxNotFound => "`sandshell ls` lists the sandboxes that this token may use",
@@ -337,20 +367,23 @@ fn command_for(problem: &Problem) -> Option<String> {
         }
         ErrorCode::ImageInUse => "`sandshell ls` shows the sandboxes that are made of it",
         ErrorCode::ProgramNotFound if is_shell_text(&problem.detail) => {
-            "that is text for a shell, which goes after -c, as in `sandshell exec SANDBOX -c 'ls | wc'`"
+            "that is text for a shell, which goes after -c, as in -c 'ls | wc'"
         }
         ErrorCode::ProgramNotFound => {
-            "check the name with `sandshell exec SANDBOX -c 'command -v NAME'`; shell text goes after -c"
+            "check the name with -c 'command -v NAME'; shell text goes after -c"
         }
         ErrorCode::PermissionDenied if problem.hint.is_none() => {
-            "`sandshell file stat SANDBOX:PATH` shows whose it is; -u root does it with the rights of the sandbox's root"
+            "`sandshell file stat SANDBOX:PATH` shows whose it is; where the hub runs as root, -u root has the \
+             rights of the sandbox's root"
         }
-        ErrorCode::ProgramNotExecutable => "`sandshell file stat SANDBOX:PATH` shows its mode",
+        ErrorCode::ProgramNotExecutable => "-c 'ls -l PATH' shows its mode",
         ErrorCode::ProcessEnded => "`sandshell logs PROCESS` shows what it wrote",
-        ErrorCode::UserNotFound => {
-            "-u takes a user of the sandbox: `sandshell file cat /etc/passwd`"
+        ErrorCode::UserNotFound => "-u takes a user of the sandbox's /etc/passwd, or a number",
+        ErrorCode::InvalidCwd => "-w takes a directory that is there in the sandbox, such as /tmp",
+        ErrorCode::NotFound if problem.detail.starts_with("there is no route") => {
+            "this is no hub, or an older one: an agent is one sandbox, and commands ask a hub; \
+             `sandshell config show --origin` tells where the address comes from"
         }
-        ErrorCode::InvalidCwd => "-w takes a directory of the sandbox: `sandshell file ls /`",
         ErrorCode::SandboxUnreachable => {
             "`sandshell get SANDBOX` tells its state and `sandshell rm SANDBOX` ends it"
         }
@@ -374,6 +407,28 @@ fn is_shell_text(detail: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_are_told_as_flags() {
+        for (field, flag) in [
+            (
+                "say who it is by with `author`",
+                "say who it is by with --author 'NAME <EMAIL>'",
+            ),
+            ("or push with `set_upstream`", "or push with --set-upstream"),
+            ("disk_bytes must be at least 1", "--disk must be at least 1"),
+        ] {
+            assert_eq!(with_flags(field), flag);
+        }
+    }
+
+    #[test]
+    fn a_token_is_asked_for_only_where_one_would_help() {
+        let hint = |problem: Problem| Failure::from(problem).hint.unwrap_or_default();
+        let forbidden = Problem::new(ErrorCode::Forbidden, "x").hint("Leave `user` out.");
+        assert!(hint(forbidden.clone()).contains("sandshell token create"));
+        assert_eq!(hint(forbidden.pointer("/user")), "Leave -u out.");
+    }
 
     #[test]
     fn tells_what_why_and_what_next() {

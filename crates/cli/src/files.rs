@@ -468,13 +468,7 @@ async fn act(hub: &Hub, command: FileCommand) -> Result<(), Failure> {
                 session: rights.session,
                 ..SearchRequest::default()
             };
-            let searched = search(hub, &of(&place).await?, &request).await;
-            searched.map_err(|failure| match failure.kind() {
-                Some(ErrorCode::InvalidRequest) => {
-                    failure.hint("-F takes the pattern as plain text")
-                }
-                _ => failure,
-            })
+            search(hub, &of(&place).await?, &request).await
         }
         FileCommand::Watch {
             place,

@@ -214,7 +214,10 @@ const FLAGS: &[(&[&str], &str)] = &[
         &["--token"],
         "a token is never an argument, which others can see: SANDSHELL_TOKEN, --token-file or `sandshell login`",
     ),
-    (&["-o", "--output"], "--json prints JSON, -q ids only"),
+    (
+        &["-o", "--output", "--format"],
+        "--json prints JSON, -q ids only",
+    ),
 ];
 
 /// What to type instead of a flag that is none here.

@@ -148,8 +148,7 @@ pub(crate) fn of_usage(error: &clap::Error, words: &[OsString]) -> ExitCode {
     let hint = match known_elsewhere
         .or(flag.map(str::to_owned))
         .or(tip)
-        .or_else(|| forgotten_dashes(error, &command))
-        .or_else(|| two_words_for_one(error, words, &command, &path))
+        .or_else(|| one_word_too_many(error, words, &command, &path))
     {
         Some(tip) if tip.ends_with('?') => format!("{tip} `{help}` tells more"),
         Some(tip) => format!("{tip}; `{help}` tells more"),
@@ -192,6 +191,21 @@ fn unknown_flag(error: &clap::Error) -> Option<&str> {
         }
         _ => None,
     }
+}
+
+/// A word that is none of the command's own: what it may have been meant for.
+fn one_word_too_many(
+    error: &clap::Error,
+    words: &[OsString],
+    command: &clap::Command,
+    path: &str,
+) -> Option<String> {
+    let meant = [
+        two_words_for_one(error, words, command, path),
+        forgotten_dashes(error, command),
+    ];
+    let meant: Vec<String> = meant.into_iter().flatten().collect();
+    (!meant.is_empty()).then(|| meant.join("; "))
 }
 
 /// Where a command goes after `--` and was written without.

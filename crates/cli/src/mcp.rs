@@ -6,6 +6,7 @@
 mod hub;
 mod snippet;
 
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use sandshell_mcp::Settings;
@@ -27,6 +28,12 @@ pub(crate) fn run(arguments: McpArguments) -> Result<ExitCode, Failure> {
 
 fn serve(best_effort: bool) -> Result<ExitCode, Failure> {
     logs::start(false);
+    if std::io::stdin().is_terminal() {
+        let line = "sandshell: an MCP client starts this and speaks JSON to it; hint: `sandshell mcp config` prints what \
+                    to give to clients, and Ctrl-C ends this\n";
+        // There is nowhere to tell that stderr is closed.
+        let _ = std::io::stderr().lock().write_all(line.as_bytes());
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -75,7 +75,8 @@ impl FromStr for PortName {
         let thing: Thing = text.parse().map_err(|_| wanted())?;
         let name = |c: char| c.is_ascii_lowercase();
         if thing.sandbox.is_none() && thing.id.starts_with(name) {
-            return Err(format!("{}, as in {text}/8000", wanted()));
+            let (sandbox, port) = text.split_once(':').unwrap_or((text, "8000"));
+            return Err(format!("{}, as in {sandbox}/{port}", wanted()));
         }
         let port = thing.id.parse().ok().filter(|port| *port > 0);
         Ok(Self {

@@ -40,6 +40,11 @@ use crate::terminal_screen::Desk;
 use crate::{exec, values};
 
 pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
+    if arguments.command.is_empty() && arguments.text.is_none() && arguments.image.is_none() {
+        return Err(Failure::usage("there is no command to run").hint(
+            "write it after `--`, as in `sandshell run -- ls -l`, or as text for a shell after -c",
+        ));
+    }
     let given = values::environment(&arguments.env_file, &arguments.env)?;
     let policy = arguments.bounds.policy()?;
     let limits = arguments.bounds.limits()?;
@@ -74,8 +79,12 @@ fn run_in(
         let failure = Failure::usage("the image does not say what to run".to_owned());
         return Err(failure.hint("add -- CMD"));
     }
-    let cwd = arguments.cwd.clone().or(config.workdir.map(PathBuf::from));
-    let cwd = cwd.unwrap_or_else(|| Path::new("/").join(WORKSPACE));
+    let usual = config.workdir.map(PathBuf::from);
+    let usual = usual.unwrap_or_else(|| Path::new("/").join(WORKSPACE));
+    let cwd = match &arguments.cwd {
+        Some(cwd) => usual.join(cwd),
+        None => usual,
+    };
     let user = arguments.user.clone().or(config.user);
     let disk = arguments.bounds.disk()?;
     let mut root = if let Some(image) = &image {

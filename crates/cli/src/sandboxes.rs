@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use sandshell_client::SandboxFilter;
 use sandshell_client::types::{
-    ErrorCode, IsolationPolicy, IsolationSpec, List, NetworkMode, NetworkSpec, OnIdle, SandboxId,
-    SandboxLimits, SandboxRecord, SandboxSpec, SandboxState,
+    ErrorCode, IsolationPolicy, IsolationSpec, List, NetworkMode, NetworkSpec, OnIdle,
+    ProtectionStatus, SandboxId, SandboxLimits, SandboxRecord, SandboxSpec, SandboxState,
 };
 
 use crate::connection::{Done, Hub, Remote};
@@ -332,12 +332,17 @@ fn show(hub: &Hub, record: &SandboxRecord) -> Result<(), Failure> {
         });
     let lasting =
         |millis: Option<u64>| millis.map(|millis| span(millis / 1000)).unwrap_or_default();
-    let not_enforced: Vec<String> = record
+    let not_enforced: Vec<(&str, String)> = record
         .protections
         .iter()
         .filter_map(|protection| {
-            let reason = protection.reason.as_ref()?;
-            Some(format!("{}: {reason}", protection.name.name()))
+            let status = match protection.status {
+                ProtectionStatus::Enforced => return None,
+                ProtectionStatus::Partial => "  partial",
+                ProtectionStatus::Off => "  off",
+            };
+            let reason = protection.reason.as_deref().unwrap_or_default();
+            Some((status, format!("{}: {reason}", protection.name.name())))
         })
         .collect();
     let enforced = record.protections.len() - not_enforced.len();
@@ -378,7 +383,7 @@ fn show(hub: &Hub, record: &SandboxRecord) -> Result<(), Failure> {
             format!("{enforced} of {} enforced", record.protections.len()),
         ),
     ];
-    sides.extend(not_enforced.into_iter().map(|text| ("  not wholly", text)));
+    sides.extend(not_enforced);
     hub.out.sides(record, &sides)
 }
 
@@ -422,7 +427,7 @@ pub(crate) fn remove(remote: Remote, own: &RmArguments) -> Done {
         let names = own.many.names(hub).await?;
         let people = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         if own.many.all && people && !own.yes && !own.force && !names.is_empty() {
-            let question = format!("destroy all {} sandboxes? [y/N] ", names.len());
+            let question = format!("destroy all sandboxes ({})? [y/N] ", names.len());
             if !agreed(&question)? {
                 return Err(Failure::failed("nothing was destroyed")
                     .hint("answer y, or add -y not to be asked"));

@@ -37,7 +37,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     let scale = match unit.trim_end_matches("ib").trim_end_matches('b') {
         "" if number.parse().is_ok_and(|bytes: f64| bytes < LEAST_BYTES) => {
             return Err(format!(
-                "that is {number} bytes; add a unit, as in {number}m"
+                "without a unit {number} is a number of bytes; add one, as in {number}m"
             ));
         }
         "" => 1.0,

@@ -54,7 +54,7 @@ use std::time::Duration;
 
 use sandshell_agent::parts::{
     Browsers, CAPACITY, Keys, Listener, Metrics, RequestIds, RouteFacts, Routes, StateDir, Tickets,
-    serve_connections, told_to_end, write_ready_file,
+    remove_ready_file, serve_connections, told_to_end, write_ready_file,
 };
 use sandshell_agent::{Listen, Origin, Token, TokenError};
 use sandshell_compat_e2b::Key;
@@ -233,7 +233,10 @@ impl ServeError {
         match self {
             Self::Exposed(_) => Some("add --token-file FILE, or listen on 127.0.0.1".to_owned()),
             Self::StateDir(StateDirError::InUse { .. }) => {
-                Some("give this hub a directory of its own with --state-dir DIR".to_owned())
+                Some(
+                    "it goes on; to start another beside it, give that a directory of its own with --state-dir DIR"
+                        .to_owned(),
+                )
             }
             Self::StateDir(_) | Self::StateDirTooLong(_) => {
                 Some("choose another directory with --state-dir DIR".to_owned())
@@ -259,9 +262,7 @@ impl ServeError {
                  remove the directory"
                     .to_owned(),
             ),
-            Self::Token(TokenError::Form { .. }) => {
-                Some("remove the file to have a fresh token made".to_owned())
-            }
+            Self::Token(error) => error.hint(),
             _ => None,
         }
     }
@@ -300,6 +301,18 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
     let state_dir = StateDir::open(&options.state_dir, "hub")?;
     if state_dir.path().as_os_str().len() > LONGEST_STATE_DIR {
         return Err(ServeError::StateDirTooLong(state_dir.path().to_owned()));
+    }
+    // Before a token is made: who cannot listen leaves none that nobody was told of.
+    let listen_failed = |source| ServeError::Listen {
+        listen: options.listen.clone(),
+        source,
+    };
+    let listener = Listener::bind(&options.listen)
+        .await
+        .map_err(listen_failed)?;
+    let address = listener.address().map_err(listen_failed)?;
+    if let Some(path) = &options.ready_file {
+        remove_ready_file(path);
     }
     let records = state_dir.path().join("hub.db");
     let (store, loaded) = Store::open(&records).map_err(|source| ServeError::Store {
@@ -349,14 +362,6 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
         RecoverError::NotSeen(source) => ServeError::Backend(source),
         RecoverError::CutShort(error) => ServeError::Backend(io::Error::other(error)),
     })?;
-    let listen_failed = |source| ServeError::Listen {
-        listen: options.listen.clone(),
-        source,
-    };
-    let listener = Listener::bind(&options.listen)
-        .await
-        .map_err(listen_failed)?;
-    let address = listener.address().map_err(listen_failed)?;
     let shutdown = CancellationToken::new();
     let hub = Arc::new(Hub {
         registry: Arc::clone(&registry),
@@ -407,6 +412,9 @@ pub async fn serve(options: HubOptions, announce: impl FnOnce(&Started)) -> Resu
     }
     if options.destroy_on_exit {
         destroy_all(&registry).await;
+    }
+    if let Some(path) = &options.ready_file {
+        remove_ready_file(path);
     }
     drop(state_dir);
     result

@@ -7,6 +7,8 @@ mod usage;
 use std::fmt::Write as _;
 use std::fs;
 
+use sandshell_testkit::Agent;
+
 use super::{Ended, User, bare, ended, fed};
 
 /// A line, the code it ends with, and parts of its error and its hint.
@@ -107,7 +109,25 @@ fn hubs_that_are_not_there() {
             (&["shell"], 125, "cannot connect", "sandshell serve"),
         ],
     );
-    // Something that is no hub.
+    // An agent, which is no hub.
+    let agent = Agent::start();
+    check(
+        |words| {
+            let mut command = bare(home.path(), words);
+            ended(
+                command
+                    .env("SANDSHELL_URL", agent.url())
+                    .env("SANDSHELL_TOKEN", agent.token().unwrap_or_default()),
+            )
+        },
+        &[(
+            &["ls"],
+            1,
+            "there is no route /v1/sandboxes",
+            "this is no hub",
+        )],
+    );
+    // Something else that is no hub.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", other.local_addr().unwrap());
     let answering = std::thread::spawn(move || {
@@ -236,6 +256,43 @@ fn tokens_that_do_not_open() {
             ),
         ],
     );
+    let two = |words: &[&str]| ended(user.command(words).env("SANDSHELL_TOKEN", "two words"));
+    check(
+        two,
+        &[(
+            &["ls"],
+            4,
+            "what is in environment SANDSHELL_TOKEN is no token",
+            "a token is one word",
+        )],
+    );
+    let of_file = |words: &[&str]| {
+        let mut command = user.command(words);
+        ended(
+            command
+                .env_remove("SANDSHELL_TOKEN")
+                .env("SANDSHELL_TOKEN_FILE", "page.md"),
+        )
+    };
+    check(
+        of_file,
+        &[(
+            &["ls"],
+            4,
+            "page.md (environment SANDSHELL_TOKEN_FILE) cannot be read",
+            "a hub that was not started yet makes its own then",
+        )],
+    );
+    fs::write(user.home().join("page.md"), "# A page\n\nof text\n").unwrap();
+    check(
+        of_file,
+        &[(
+            &["ls"],
+            4,
+            "what is in page.md (environment SANDSHELL_TOKEN_FILE) is no token",
+            "a token is one word",
+        )],
+    );
     let without = |words: &[&str]| ended(user.command(words).env_remove("SANDSHELL_TOKEN"));
     check(without, &[(&["ls"], 4, "token", "sandshell login")]);
     let empty = fed(
@@ -256,4 +313,8 @@ fn tokens_that_do_not_open() {
     let second = ended(&mut bare(user.home(), &line));
     assert_eq!(second.code, Some(125), "{second:?}");
     assert!(second.err.contains("hint: "), "{second:?}");
+    assert!(
+        !dir.join("token").exists(),
+        "it leaves a token that nobody was told of"
+    );
 }

@@ -67,6 +67,46 @@ fn its_lines_work_as_pasted_in_another_directory() {
 }
 
 #[test]
+fn an_ordinary_users_hub_has_no_other_users_and_says_so() {
+    let Some(nobody) = UnprivilegedUser::get() else {
+        return skipped("only root can be an ordinary user as well");
+    };
+    let hub = Hub::of(nobody);
+    let home = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| {
+        let mut command = bare(home.path(), words);
+        command
+            .env("SANDSHELL_URL", hub.url())
+            .env("SANDSHELL_TOKEN", hub.token());
+        super::ended(&mut command)
+    };
+    let made = run(&["create", "mine", "--isolation", "best-effort"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let root = run(&["exec", "mine", "-u", "root", "--", "true"]);
+    assert_eq!(root.code, Some(125), "{root:?}");
+    assert!(
+        root.err.contains("hint: Leave -u out; where the hub"),
+        "{root:?}"
+    );
+    // What does not hold is called what it is.
+    let shown = run(&["get", "mine"]).out;
+    let record = run(&["get", "mine", "--json"]).out;
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    for one in record["protections"].as_array().unwrap() {
+        let (name, status) = (
+            one["name"].as_str().unwrap(),
+            one["status"].as_str().unwrap(),
+        );
+        let named = format!("{name}:");
+        let said = shown.lines().any(|line| {
+            let mut words = line.split_whitespace();
+            words.next() == Some(status) && words.next() == Some(named.as_str())
+        });
+        assert_eq!(said, status != "enforced", "{name} is {status}: {shown}");
+    }
+}
+
+#[test]
 fn an_ordinary_user_is_told_what_to_ask_for() {
     let Some(nobody) = UnprivilegedUser::get() else {
         return skipped("only root can be an ordinary user as well");

@@ -396,10 +396,19 @@ fn run_gives_its_command_a_terminal() {
 }
 
 #[test]
+fn a_person_who_types_mcp_is_told_whom_it_is_for() {
+    let user = User::new();
+    let mut seat = Seat::take(&user, &["mcp"]);
+    seat.until("`sandshell mcp config` prints");
+    seat.type_in("\x04");
+    assert_eq!(seat.code(), Some(0));
+}
+
+#[test]
 fn a_person_is_asked_before_all_sandboxes_go() {
     let user = User::with_box();
     let mut seat = Seat::take(&user, &["rm", "--all"]);
-    seat.until("destroy all 1 sandboxes? [y/N]");
+    seat.until("destroy all sandboxes (1)? [y/N]");
     seat.type_in("n\n");
     seat.until("nothing was destroyed");
     assert_eq!(seat.code(), Some(1));

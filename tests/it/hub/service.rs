@@ -221,6 +221,10 @@ async fn a_unix_socket_needs_no_token() {
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(child.wait().unwrap().success());
+    assert!(
+        !ready.exists(),
+        "whoever waits for the next hub would take it for ready"
+    );
 }
 
 /// How long a turn of a process is, in nanoseconds, by its `/proc/PID/sched`.

@@ -49,6 +49,8 @@ pub(super) fn all(arguments: &DoctorArguments) -> Vec<Check> {
         .clone()
         .unwrap_or_else(|| state_dir.join("token"));
     let (address, hub) = address(&arguments.listen);
+    let in_use = hub_in_use();
+    let has_token = in_use.as_ref().is_some_and(|hub| hub.status == Status::Ok);
     let mut checks = vec![
         kernel_version(),
         user_namespaces(),
@@ -62,9 +64,9 @@ pub(super) fn all(arguments: &DoctorArguments) -> Vec<Check> {
         inodes(&state_dir),
         clock(),
         address,
-        token(&token_file, hub),
+        token(&token_file, hub && !has_token),
     ];
-    checks.extend(hub_in_use());
+    checks.extend(in_use);
     checks.extend(TOOLS.iter().map(tool));
     checks
 }
@@ -435,13 +437,14 @@ fn is_hub(address: SocketAddr) -> bool {
     matches!(answer, Some(Ok(Ok(_))))
 }
 
-/// Whether others can read the admin's token. It is never shown.
-fn token(file: &Path, hub: bool) -> Check {
+/// Whether others can read the admin's token, which is never shown, and whether it is there for a hub of which no other
+/// is known.
+fn token(file: &Path, wanted: bool) -> Check {
     const NAME: &str = "token-file";
     let shown = file.display();
     let metadata = match fs::metadata(file) {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && hub => {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && wanted => {
             let value = format!("{shown} is not there, so the hub that is served has another");
             let remedy =
                 "set SANDSHELL_TOKEN_FILE to the file that `sandshell serve` named at its start";

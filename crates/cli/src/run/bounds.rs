@@ -9,7 +9,7 @@ use sandshell_client::types::{
 use sandshell_hub::egress::Policy;
 use sandshell_isolate::limits::{self, LimitError, SandboxLimits, USUAL_MEMORY, USUAL_PIDS};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, with_flags};
 use crate::values;
 
 #[derive(Debug, Default, Args)]
@@ -84,7 +84,7 @@ impl Bounds {
             Err(error) => {
                 let failure = Failure::usage(error.to_string());
                 Err(match error.hint {
-                    Some(hint) => failure.hint(hint),
+                    Some(hint) => failure.hint(with_flags(hint)),
                     None => failure,
                 })
             }

@@ -117,7 +117,7 @@ pub(super) fn of(done: &Done) -> GitError {
             "empty ident name",
             "unable to auto-detect email address",
         ];
-        let hint = said(&unknown).then(|| "give `author` with a name and an email".to_owned());
+        let hint = said(&unknown).then(|| "say who it is by with `author`".to_owned());
         GitError::Failed { detail, hint }
     }
 }

@@ -41,7 +41,7 @@ pub(super) const MISTAKES: &[Mistake<'_>] = &[
         "/nodir/x",
         "-u root",
     ),
-    (&["exec", "--", "/etc/passwd"], 126, "", "file stat"),
+    (&["exec", "--", "/etc/passwd"], 126, "", "ls -l"),
     (
         &["exec", "-u", "nobodyhere", "--", "true"],
         125,
@@ -52,7 +52,7 @@ pub(super) const MISTAKES: &[Mistake<'_>] = &[
         &["exec", "-w", "/no/dir", "--", "true"],
         125,
         "/no/dir",
-        "sandshell file ls",
+        "-w takes a directory that is there",
     ),
     (
         &["logs", "jbo"],
@@ -91,6 +91,12 @@ pub(super) const MISTAKES: &[Mistake<'_>] = &[
         "-c 'cd /tmp'",
     ),
     (&["session", "create", "--shell", "fish"], 1, "fish", ""),
+    (
+        &["create", "--idle", "0"],
+        1,
+        "--idle must be at least 1",
+        "",
+    ),
     (
         &["terminal", "attach", "t"],
         125,

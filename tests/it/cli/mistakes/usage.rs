@@ -60,7 +60,7 @@ pub(super) const MISTAKES: &[Mistake<'_>] = &[
     (
         &["run", "--memory", "512", "--", "true"],
         2,
-        "that is 512 bytes; add a unit, as in 512m",
+        "a number of bytes; add one, as in 512m",
         "sandshell run --help",
     ),
     (
@@ -396,7 +396,6 @@ pub(super) const MISTAKES: &[Mistake<'_>] = &[
         "as in box/8000",
         "sandshell port wait --help",
     ),
-    (&["run"], 2, "<CMD>", "sandshell run --help"),
     (&["run", "ls"], 2, "unexpected argument 'ls'", "-- ls"),
     (
         &["run", "-c", "a", "--", "b"],
@@ -516,6 +515,76 @@ pub(super) const MISTAKES: &[Mistake<'_>] = &[
         2,
         "unexpected argument '-o'",
         "--json",
+    ),
+    (
+        &["ls", "--format", "json"],
+        2,
+        "unexpected argument '--format'",
+        "--json prints JSON",
+    ),
+    (
+        &["create", "--memory", "1"],
+        2,
+        "without a unit 1 is a number of bytes",
+        "sandshell create --help",
+    ),
+    (
+        &["run"],
+        2,
+        "there is no command to run",
+        "`sandshell run -- ls -l`",
+    ),
+    (
+        &[
+            "run",
+            "--network",
+            "full",
+            "--allow",
+            "a.example",
+            "--",
+            "a",
+        ],
+        2,
+        "no meaning in this mode",
+        "leave --network out",
+    ),
+    (
+        &["port", "expose", "box:8000"],
+        2,
+        "SANDBOX/PORT, a port from 1 to 65535, as in box/8000",
+        "sandshell port expose --help",
+    ),
+    (
+        &["session", "exec", "box", "work", "pwd"],
+        2,
+        "unexpected argument 'work'",
+        "`sandshell session exec box/work` names it in one word",
+    ),
+    (
+        &["session", "exec", "work", "pwd"],
+        2,
+        "unexpected argument 'pwd'",
+        "the command goes after `--`, as in `-- pwd`",
+    ),
+    (
+        &["session", "create", "box/work"],
+        2,
+        "\"box/work\" names something in a sandbox",
+        "the sandbox alone is box; what is made in it gets its id with --name",
+    ),
+    (
+        &[
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--state-dir",
+            "s",
+            "--token-file",
+            "/nodir/token",
+        ],
+        125,
+        "cannot make the token file /nodir/token",
+        "--token-file FILE",
     ),
     (
         &["help", "ssh"],
