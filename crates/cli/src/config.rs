@@ -174,7 +174,7 @@ impl Settings {
             return Ok(None);
         };
         let path = match value {
-            TokenPlace::Given(token) => return one_word(token, origin.to_string()).map(Some),
+            TokenPlace::Given(token) => return one_word(token, &origin.to_string()).map(Some),
             TokenPlace::File(path) => path,
         };
         match std::fs::read_to_string(path) {
@@ -184,7 +184,7 @@ impl Settings {
             ))
             .code(4)
             .hint(TOKEN_HINT)),
-            Ok(text) => one_word(&text, format!("{} ({origin})", path.display())).map(Some),
+            Ok(text) => one_word(&text, &format!("{} ({origin})", path.display())).map(Some),
             // Nobody asked for that one.
             Err(_) if *origin == Origin::Default => Ok(None),
             Err(error) => Err(Failure::local(
@@ -201,7 +201,7 @@ impl Settings {
 }
 
 /// A token, which is sent in a header.
-fn one_word(text: &str, place: String) -> Result<String, Failure> {
+fn one_word(text: &str, place: &str) -> Result<String, Failure> {
     let text = text.trim();
     if text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(text.to_owned());

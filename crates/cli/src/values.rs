@@ -170,7 +170,7 @@ mod tests {
         }
         assert_eq!(
             bytes("512"),
-            Err("that is 512 bytes; add a unit, as in 512m".to_owned())
+            Err("without a unit 512 is a number of bytes; add one, as in 512m".to_owned())
         );
         for text in ["", "s", "-1", "1x", "1.2.3", "ms", "1e3s"] {
             assert!(duration(text).is_err(), "{text}");
