@@ -43,6 +43,7 @@ mod scenarios;
 mod search;
 mod sessions;
 mod shell_cases;
+mod signals;
 mod signs;
 mod terminals;
 mod tree;

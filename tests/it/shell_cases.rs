@@ -5,11 +5,13 @@ use std::fs;
 use std::path::Path;
 
 use sandshell_client::Client;
-use sandshell_testkit::Agent;
+use sandshell_testkit::{Agent, Hub};
 use sandshell_tests::cases::{self, Case, Observed, PROBE, show};
 use sandshell_types::{
     Encoded, Encoding, ExecRequest, SessionExecRequest, SessionRequest, TextEncoding,
 };
+
+use crate::hub::spec_of;
 
 fn bytes(text: &str, encoding: TextEncoding) -> Vec<u8> {
     Encoded::decode(text, encoding).unwrap()
@@ -160,6 +162,34 @@ async fn an_exec_does_what_bash_c_does() {
             let ours = exec(&client, step, stdin, Some(fresh.path())).await;
             differences.compare(&format!("exec in a directory, {what}"), &ours, &oracle);
             compared += 2;
+        }
+    }
+    differences.finish(compared);
+}
+
+/// There init is another, and what a program begins with is what that gives.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exec_in_a_sandbox_does_what_bash_c_does() {
+    let hub = Hub::start();
+    let client = hub.client();
+    let mut spec = spec_of("shell");
+    // Who the oracle is.
+    spec.user = Some("root".to_owned());
+    let made = client.create_sandbox(&spec).await.unwrap();
+    let inside = client.sandbox(&made.id);
+    let place = Path::new("/workspace/case");
+    let mut differences = Differences::default();
+    let mut compared = 0;
+    for case in cases::load().iter().filter(|c| c.session_only.is_none()) {
+        for (i, step) in case.steps.iter().enumerate() {
+            let stdin = case.stdin.as_deref();
+            let oracle = cases::exec_oracle(step, stdin);
+            let fresh = "rm -rf /workspace/case && mkdir /workspace/case";
+            assert_eq!(exec(&inside, fresh, None, None).await.status, 0);
+            let ours = exec(&inside, step, stdin, Some(place)).await;
+            let what = format!("in a sandbox, {}, step {i}: {step}", case.name);
+            differences.compare(&what, &ours, &oracle);
+            compared += 1;
         }
     }
     differences.finish(compared);

@@ -62,6 +62,7 @@ use sandshell_exec::{Config, ExecError, Executor, StartError};
 use sandshell_files::Backups;
 use sandshell_files::watch::Watches;
 use sandshell_isolate::InitHandle;
+use sandshell_isolate::plan::OUT_OF_MEMORY;
 use sandshell_isolate::stage::{Outcome, Seat, Step};
 use sandshell_sys::{task, turn};
 use sandshell_types::{Happening, Protection, ProtectionStatus};
@@ -591,7 +592,7 @@ async fn serve_on(
         ))
     });
     let result = match begun {
-        Ok(end) => attend(&agent, &edge, end).await,
+        Ok(end) => attend(&agent, &edge, end, &state_dir).await,
         Err(error) => Err(error),
     };
     executor.events().publish(Happening::Ending {});
@@ -660,7 +661,12 @@ async fn begin(
 }
 
 /// The time between start and shutdown.
-async fn attend(agent: &Agent, edge: &Edge, end: End) -> Result<i32, AgentError> {
+async fn attend(
+    agent: &Agent,
+    edge: &Edge,
+    end: End,
+    state_dir: &StateDir,
+) -> Result<i32, AgentError> {
     let lost = agent.executor.init_lost();
     let mut sweep = tokio::time::interval(KEY_SWEEP);
     let sweeping = async {
@@ -673,10 +679,22 @@ async fn attend(agent: &Agent, edge: &Edge, end: End) -> Result<i32, AgentError>
     tokio::select! {
         code = end => Ok(code),
         () = lost => {
-            tracing::error!("init is gone, and with it everything it started");
+            if agent.executor.init_was_lost_to_oom().await {
+                tracing::error!("the kernel ended init for want of memory, and with it everything it started");
+                leave_word(state_dir);
+            } else {
+                tracing::error!("init is gone, and with it everything it started");
+            }
             Ok(OUR_FAILURE)
         }
         () = sweeping => Ok(OUR_FAILURE),
+    }
+}
+
+/// Leaves word of why we end, for whoever finds us gone.
+fn leave_word(state_dir: &StateDir) {
+    if let Err(error) = std::fs::write(state_dir.path().join(OUT_OF_MEMORY), "") {
+        tracing::warn!(%error, "nobody can be told why this is the end");
     }
 }
 

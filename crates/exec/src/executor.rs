@@ -40,7 +40,7 @@ use crate::terminal::{self, TerminalHandle, Terminals};
 use crate::tree::Nursery;
 use crate::variables::Variables;
 use crate::wardens::Wardens;
-use crate::{Config, ExecError, StartError, stats};
+use crate::{Config, ExecError, StartError, oom, stats};
 use request::{check_process, decode_stdin, poolable};
 
 /// TERM to KILL for everything at shutdown.
@@ -654,6 +654,12 @@ impl Executor {
         async move {
             let _ = lost.wait_for(|lost| *lost).await;
         }
+    }
+
+    /// Whether init, which is gone, was ended for want of memory.
+    pub async fn init_was_lost_to_oom(&self) -> bool {
+        let memory = self.0.host.nursery.controllers().memory.as_ref();
+        oom::has_taken(memory.ok(), &self.0.init).await
     }
 
     /// Ends everything. What init still has to end, it ends when we are gone.

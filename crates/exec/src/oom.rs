@@ -6,10 +6,11 @@
 //! of kills went up. Each kill is somebody's once.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sandshell_isolate::limits::{Common, Controllers};
 use sandshell_isolate::protocol::Exit;
 use sandshell_sys::reactor;
@@ -139,6 +140,24 @@ impl Mark {
         }
         true
     }
+}
+
+/// How long init may take to end when it was killed: all that it started ends before.
+const DYING: Duration = Duration::from_secs(5);
+
+/// Whether init was ended by the kernel for want of memory in this account: nobody else there can kill it.
+pub(crate) async fn has_taken(memory: Option<&Seat>, init: &OwnedFd) -> bool {
+    let killed = async || -> io::Result<bool> {
+        let ended = reactor::watch(init.try_clone()?, Interest::READABLE)?;
+        drop(ended.readable().await?);
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::PidFd(init.as_fd()), options)?;
+        Ok(status.is_some_and(|status| status.terminating_signal() == Some(SIGKILL)))
+    };
+    let was_hit = memory
+        .and_then(|memory| memory.oom_counters().ok())
+        .is_some_and(|kills| counter(&kills, "oom_kill") > 0);
+    was_hit && matches!(tokio::time::timeout(DYING, killed()).await, Ok(Ok(true)))
 }
 
 /// Watches what the whole sandbox shares, where that is ours alone.

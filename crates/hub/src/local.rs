@@ -27,6 +27,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use sandshell_isolate::launcher::{Launcher, LauncherError, Naming, collect};
 use sandshell_isolate::limits::{self as group_limit, SandboxLimits, USUAL_INODES, USUAL_MEMORY};
+use sandshell_isolate::plan::OUT_OF_MEMORY;
 use sandshell_isolate::stage::{Outcome, REMEDY, Step};
 use sandshell_sys::{reactor, signal, task};
 use sandshell_types::{NetworkMode, Protection, SandboxId, SandboxSpec};
@@ -451,9 +452,13 @@ impl Backend for LocalBackend {
 
     fn ended(&self, place: &Place) -> Pending<'static, String> {
         let agent = self.live().get(place).cloned();
+        let word = self.dir(place).join("agent").join(OUT_OF_MEMORY);
         Box::pin(async move {
             if let Some(agent) = agent {
                 exit_of(&agent).await;
+            }
+            if word.symlink_metadata().is_ok() {
+                return "its memory ran out, and the kernel ended it as a whole".to_owned();
             }
             "its agent ended by itself".to_owned()
         })

@@ -25,7 +25,7 @@ use rustix::process::{Pid, WaitOptions, WaitStatus};
 use sandshell_sys::capability::Capabilities;
 use sandshell_sys::rights::Rights;
 use sandshell_sys::spawn::{Identity, SpawnError, SpawnPlan, Spawned, Stage, spawn};
-use sandshell_sys::{packet, procfs, signal, turn};
+use sandshell_sys::{oom, packet, procfs, signal, turn};
 
 use crate::harden::{self, Devices, Filters, HardenError, Hardened, InitHardening};
 use crate::keeper::{Keepers, Lost};
@@ -91,7 +91,6 @@ pub enum InitError {
 /// Runs init until the agent is gone. `socket` is the agent's seqpacket socket.
 pub fn run(socket: &OwnedFd, options: &InitOptions) -> Result<(), InitError> {
     let setup = |step| move |errno| InitError::Setup { step, errno };
-    signal::default_all();
     if options.namespaced {
         mount_own_proc().map_err(setup("mount of /proc"))?;
     } else {
@@ -182,7 +181,6 @@ pub(crate) fn serve(
 /// made init's namespaces, with the same user and all its rights, in the agent's PID namespace.
 pub(crate) fn run_warden(socket: &OwnedFd, home: Home<'_>) -> Result<(), InitError> {
     let setup = |step| move |errno| InitError::Setup { step, errno };
-    signal::default_all();
     let signals = signal::block_all_and_watch(&[SIGCHLD, SIGTERM]).map_err(setup("signalfd"))?;
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(setup("non-dumpable"))?;
@@ -446,6 +444,16 @@ fn uid_of(identity: Option<&Identity>) -> u32 {
     )
 }
 
+/// How much earlier than by its size a program is ended when memory has run out, in thousandths of that memory: in
+/// the smallest sandbox still more than init has.
+///
+/// Init shares the programs' limit, and memory can be in nobody's size: a memfd, what waits in sockets. Then
+/// init could be the largest, and with it the kernel would end them all. A group for init alone would not do: in
+/// version 2 it cannot lie outside of the one that is the root of the programs' cgroup namespace. To lower init takes a
+/// right over the whole machine, and programs could then lower themselves as far; so they are raised. One that takes
+/// that back risks the sandbox it is in.
+const BEFORE_INIT: i32 = 500;
+
 /// Starts what a request describes.
 pub(crate) fn spawn_request(
     request: &SpawnRequest,
@@ -467,7 +475,7 @@ pub(crate) fn spawn_request(
         .take(request.joins as usize)
         .map(AsFd::as_fd)
         .collect();
-    spawn(&SpawnPlan {
+    let program = spawn(&SpawnPlan {
         programs: &request.programs,
         argv: &request.argv,
         env: &request.env,
@@ -481,7 +489,10 @@ pub(crate) fn spawn_request(
         join: &join,
         controlling_terminal: request.flags.controlling_terminal,
         avoid_clone3: manner.avoid_clone3,
-    })
+    })?;
+    // Where the file cannot be written, it goes by its size.
+    let _ = oom::end_earlier(program.pid, BEFORE_INIT);
+    Ok(program)
 }
 
 /// Collects one ended child; `None` when there is none (now, with `NOHANG`).

@@ -14,6 +14,7 @@
 //!
 //! Invariants: no thread, no runtime, no secret, and nothing random that forks would share.
 
+mod account;
 mod tenure;
 
 use std::ffi::CString;
@@ -37,6 +38,7 @@ use sandshell_sys::spawn::{SpawnPlan, Spawned, spawn};
 use sandshell_sys::{signal, turn};
 use serde::{Deserialize, Serialize};
 
+use self::account::Account;
 use crate::harden::Filters;
 use crate::limits::{Controllers, LimitError, Parent, SandboxGroups, SandboxLimits};
 use crate::plan::{AGENT_UID, Ids, RANGE, SANDBOX_UID, SandboxPlan};
@@ -651,14 +653,14 @@ fn begin_in(groups: SandboxGroups, plan: &SandboxPlan) -> Result<Begun, Step> {
     } else {
         (None, None)
     };
-    let all = Namespaces::USER
-        .and(Namespaces::PID)
-        .and(Namespaces::MOUNT)
-        .and(Namespaces::IPC)
-        .and(Namespaces::UTS);
-    let born =
-        namespace::fork_into(all, groups.agent_group()).map_err(Step::at(stage::NEW_NAMESPACES))?;
-    let Some(agent) = born else {
+    let account = Account::of(plan.ids).map_err(Step::at("the sandbox's account"))?;
+    let born = bear(groups.agent_group(), plan.ids, trees.as_ref());
+    if !matches!(born, Ok(None)) {
+        account
+            .leave()
+            .map_err(Step::at("the launcher's account"))?;
+    }
+    let Some((agent, naming)) = born? else {
         drop((gone, report, alive));
         let birth = Birth {
             plan: plan.clone(),
@@ -673,17 +675,33 @@ fn begin_in(groups: SandboxGroups, plan: &SandboxPlan) -> Result<Begun, Step> {
         return Ok(Begun::Child(Box::new(birth), Report::new(told)));
     };
     drop((go, told, liveness));
-    let naming = Naming::of(&agent).map_err(Step::at("the sandbox's namespaces"))?;
-    // Without its byte the stage ends by itself.
-    let shown = trees.as_ref().map(|trees| trees.shown.as_slice());
-    map(&agent, plan.ids, shown.unwrap_or_default())?;
     let _ = rustix::io::write(&gone, b"g");
     Ok(Begun::Parent(Beginning {
-        agent: agent.pidfd,
+        agent,
         report,
         naming,
         alive,
     }))
+}
+
+/// Forks the stage into its namespaces and gives it its ids; `None` in the stage, which waits for a byte and
+/// without it ends by itself.
+fn bear(
+    group: Option<BorrowedFd<'_>>,
+    ids: Ids,
+    trees: Option<&Trees>,
+) -> Result<Option<(OwnedFd, Naming)>, Step> {
+    let all = Namespaces::USER
+        .and(Namespaces::PID)
+        .and(Namespaces::MOUNT)
+        .and(Namespaces::IPC)
+        .and(Namespaces::UTS);
+    let born = namespace::fork_into(all, group).map_err(Step::at(stage::NEW_NAMESPACES))?;
+    let Some(agent) = born else { return Ok(None) };
+    let naming = Naming::of(&agent).map_err(Step::at("the sandbox's namespaces"))?;
+    let shown = trees.map(|trees| trees.shown.as_slice());
+    map(&agent, ids, shown.unwrap_or_default())?;
+    Ok(Some((agent.pidfd, naming)))
 }
 
 fn map(agent: &Spawned, ids: Ids, trees: &[OwnedFd]) -> Result<(), Step> {

@@ -36,6 +36,8 @@ const LEAST_MEMORY_INSIDE: u64 = 4 << 20;
 /// Fewest processes of a sandbox: init, the shells held ready and a command with a few children.
 const LEAST_PIDS: u64 = 16;
 
+/// Fewest bytes of a sandbox to write: the files it begins with, among them the certificates that one with a way outside has.
+const LEAST_DISK: u64 = 1 << 20;
 /// Fewest files of a sandbox: those it begins with, which are about half of these.
 const LEAST_INODES: u64 = 128;
 /// More files than anyone can mean, and fewer than the kernel refuses to count.
@@ -194,6 +196,7 @@ pub fn check_files(inodes: Option<u64>, open_files: Option<u64>) -> Result<(), L
 /// Bytes that a sandbox may write, which lie in its memory: if they could fill it, whoever writes would
 /// end everything.
 pub fn disk_in_memory(asked: Option<u64>, memory_bytes: u64) -> Result<u64, LimitError> {
+    within("disk_bytes", asked, LEAST_DISK, None)?;
     let most = memory_bytes / 4 * 3;
     match asked {
         Some(asked) if asked > most => Err(LimitError::BeyondMemory { asked, most }),

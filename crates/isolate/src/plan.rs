@@ -24,6 +24,9 @@ pub const HOSTNAME_FILE: &str = "etc/hostname";
 /// Where its programs look up names first, without the leading slash.
 pub const HOSTS_FILE: &str = "etc/hosts";
 
+/// The file that an agent leaves in its state when the kernel ended its init for want of memory.
+pub const OUT_OF_MEMORY: &str = "out-of-memory";
+
 /// The names that mean the sandbox itself.
 pub fn hosts(hostname: &str) -> String {
     format!("127.0.0.1 localhost\n::1 localhost ip6-localhost\n127.0.0.1 {hostname}\n")

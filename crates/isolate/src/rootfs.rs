@@ -103,6 +103,9 @@ const FRESH: OFlags = OFlags::CREATE
 
 const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
 
+/// Terminals of one sandbox: twice as many as the API opens, and a part of the machine's, which has 4,096 for all.
+const MOST_TERMINALS: &str = "512";
+
 /// Builds the root and makes it ours. `trees` are copies of the shown directories, in the plan's
 /// order. To be called with all rights over a fresh mount namespace in
 /// which nothing is shared.
@@ -413,7 +416,11 @@ impl Building {
         }
         mkdirat(&dev, "shm", Mode::from_raw_mode(0o1777))?;
         mkdirat(&dev, "pts", Mode::from_raw_mode(0o755))?;
-        let options = [(c"ptmxmode", "0666"), (c"mode", "0620")];
+        let options = [
+            (c"ptmxmode", "0666"),
+            (c"mode", "0620"),
+            (c"max", MOST_TERMINALS),
+        ];
         let limits = Limits {
             read_only: false,
             no_devices: false,

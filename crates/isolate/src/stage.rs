@@ -20,6 +20,7 @@
 //! its [gate](pass_gates).
 
 mod inner;
+mod leftovers;
 mod warden;
 
 use std::ffi::CStr;
@@ -45,10 +46,12 @@ use sandshell_sys::{packet, signal};
 use sandshell_types::{Layer, Protection, ProtectionStatus};
 use serde::{Deserialize, Serialize};
 
+use self::leftovers::Leftovers;
+
 use crate::harden::{Ceilings, Devices, InitHardening};
 use crate::launch::{InitHandle, Surroundings, WardenPlan, wait_for_event};
 use crate::launcher::Workshop;
-use crate::limits::{Controllers, Joins, SandboxGroups};
+use crate::limits::{Controllers, Joins, SandboxGroups, SandboxLimits};
 use crate::plan::{AGENT_UID, Ids, SANDBOX_UID, SandboxPlan};
 use crate::proof::Proof;
 use crate::protocol::Event;
@@ -60,6 +63,9 @@ const STATE: &str = "/state";
 /// One more address, for programs that ask for addresses only of the kinds the machine has: 127.0.0.1
 /// does not count as one.
 const SEEN: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// How many sandboxes of an ordinary user can have as many watches as they may.
+const SANDBOXES_THAT_WATCH: u64 = 4;
 
 /// What comes with namespaces to enter.
 const GATES: &[u8] = b"gates";
@@ -353,7 +359,7 @@ fn set_up(workshop: &Workshop, birth: Birth) -> Result<Made, Step> {
         Some(trees) => trees,
         None => Trees::open(&plan)?,
     };
-    let channels = channels(own).map_err(Step::at("session channels"))?;
+    let channels = channels(own, plan.limits).map_err(Step::at("session channels"))?;
     let ceilings = Ceilings {
         // Where a group keeps their number, it can be changed later.
         pids: plan.limits.pids.filter(|_| !groups.limits_pids()),
@@ -579,7 +585,23 @@ fn own_surroundings(plan: &SandboxPlan, state: OwnedFd) -> Result<(), Step> {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
         Step::at("the number of user namespaces")(errno)
     })?;
+    if plan.ids == Ids::Own {
+        leave_watches_to_others();
+    }
     rustix::system::sethostname(plan.hostname.as_bytes()).map_err(Step::at("the host name"))
+}
+
+/// Takes no more than a part of what the kernel counts for whoever launches: an ordinary user's sandboxes have no
+/// accounts of their own.
+fn leave_watches_to_others() {
+    for kind in ["instances", "watches"] {
+        let all = std::fs::read_to_string(format!("/proc/sys/fs/inotify/max_user_{kind}"));
+        let all = all.ok().and_then(|text| text.trim().parse::<u64>().ok());
+        if let Some(all) = all {
+            let part = (all / SANDBOXES_THAT_WATCH).to_string();
+            set_sysctl(&format!("user/max_inotify_{kind}"), &part);
+        }
+    }
 }
 
 /// These only make life easier, so their failure is no reason not to go on.
@@ -598,9 +620,15 @@ pub(crate) fn place_standard(number: i32) -> Result<(), Errno> {
 }
 
 /// Where shells and the agent exchange text: attached nowhere, so that `..` from it leads nowhere.
-fn channels(own: Own) -> Result<OwnedFd, Errno> {
+fn channels(own: Own, limits: SandboxLimits) -> Result<OwnedFd, Errno> {
     let agent = own.agent.to_string();
-    let options: [(&CStr, &str); 3] = [(c"mode", "0711"), (c"uid", &agent), (c"gid", &agent)];
+    let size = Leftovers::of(limits).channels.to_string();
+    let options: [(&CStr, &str); 4] = [
+        (c"mode", "0711"),
+        (c"uid", &agent),
+        (c"gid", &agent),
+        (c"size", &size),
+    ];
     let limits = Limits {
         read_only: false,
         no_devices: true,

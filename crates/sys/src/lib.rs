@@ -17,6 +17,7 @@ pub mod landlock;
 pub mod memory;
 pub mod mounts;
 pub mod namespace;
+pub mod oom;
 pub mod packet;
 pub mod procfs;
 pub mod pty;

@@ -4,10 +4,14 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 
 use rustix::io::Errno;
 
-/// Blocks every signal in this thread and returns a descriptor that reads `SIGCHLD` and the
-/// signals of termination instead. For `init`, which has one thread.
+/// Takes all signals: none is ignored any more, every one is blocked in this thread, and a descriptor
+/// reads these instead. For `init`, which has one thread.
+///
+/// What it starts inherits through exec whatever is ignored and has no way to undo that, so it is done
+/// here, where every starter of programs comes by.
 #[allow(unsafe_code, reason = "rustix has neither sigprocmask nor signalfd")]
 pub fn block_all_and_watch(signals: &[i32]) -> Result<OwnedFd, Errno> {
+    default_all();
     // SAFETY: plain calls on a set that lives on this stack; sigfillset and sigemptyset initialise
     // it fully before use.
     unsafe {
@@ -48,15 +52,25 @@ pub fn kill_all_below_namespace_init() {
 }
 
 /// Gives every signal its default action again. Ignored signals are inherited through exec: Rust's
-/// start-up code ignores `SIGPIPE`, `nohup` ignores `SIGHUP`, and a shell without job control
-/// ignores `SIGINT` and `SIGQUIT` for what it starts with `&`.
+/// start-up code ignores `SIGPIPE`, `nohup` ignores `SIGHUP`, a shell without job control
+/// ignores `SIGINT` and `SIGQUIT` for what it starts with `&`, and libc's `posix_spawn` ignores libc's own two.
+///
+/// For a process with one thread: libc sets up its own two again when there are more.
 #[allow(unsafe_code, reason = "rustix has no sigaction")]
 pub fn default_all() {
+    /// The kernel's `struct sigaction` has at most four words; all zero it means the default action.
+    const DEFAULT: [u64; 4] = [0; 4];
     for number in 1..=libc::SIGRTMAX() {
-        // SAFETY: installs the default action, no handler code of ours is involved. KILL, STOP and
-        // libc's own signals refuse, which changes nothing.
+        // SAFETY: the kernel reads an action that lives here and calls no code of ours. The bare call, because
+        // libc's refuses its own signals. KILL and STOP refuse, which changes nothing.
         unsafe {
-            libc::signal(number, libc::SIG_DFL);
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                number,
+                DEFAULT.as_ptr(),
+                std::ptr::null_mut::<u64>(),
+                size_of::<u64>(),
+            );
         }
     }
 }

@@ -40,6 +40,9 @@ POST /v1/sandboxes | {"limits":{"open_files":2000000000}} | 400 invalid_request 
 POST /v1/sandboxes | {"limits":{"memory_bytes":0}} | 400 invalid_request /limits/memory_bytes
 POST /v1/sandboxes | {"limits":{"memory_bytes":-1}} | 400 invalid_request /limits/memory_bytes
 POST /v1/sandboxes | {"limits":{"cpus":0}} | 400 invalid_request /limits/cpus
+POST /v1/sandboxes | {"limits":{"disk_bytes":0}} | 400 invalid_request /limits/disk_bytes
+POST /v1/sandboxes | {"limits":{"disk_bytes":4096}} | 400 invalid_request /limits/disk_bytes
+POST /v1/sandboxes | {"limits":{"disk_bytes":1048575}} | 400 invalid_request /limits/disk_bytes
 POST /v1/sandboxes | {"limits":{"disk":1}} | 400 invalid_request /limits/disk
 POST /v1/sandboxes | {"network":{"mode":"half"}} | 400 invalid_request /network/mode
 POST /v1/sandboxes | {"network":{}} | 400 invalid_request /network/mode

@@ -107,8 +107,14 @@ impl Bounds {
 
     /// Bytes that can be written.
     pub(crate) fn disk(&self) -> Result<u64, Failure> {
-        limits::disk_in_memory(self.disk, self.memory.unwrap_or(USUAL_MEMORY))
-            .map_err(|error| Failure::usage(error.to_string()).hint("give more with --memory"))
+        let memory = self.memory.unwrap_or(USUAL_MEMORY);
+        limits::disk_in_memory(self.disk, memory).map_err(|error| {
+            let failure = Failure::usage(error.to_string());
+            match error {
+                LimitError::BeyondMemory { .. } => failure.hint("give more with --memory"),
+                _ => failure,
+            }
+        })
     }
 
     /// Refuses to go on without a limit that was asked for. Those that nobody asked for are named.

@@ -10,6 +10,7 @@ use sandshell_sys::namespace;
 use sandshell_sys::spawn::Identity;
 use sandshell_types::Protection;
 
+use super::leftovers::Leftovers;
 use super::{MAPPED, Own, Step, await_word, hardening, pass_gates, place_standard};
 use crate::harden::{self, Ceilings, Hardened};
 use crate::init::{self, InitOptions};
@@ -68,6 +69,7 @@ fn enter<'a>(entrance: &'a Entrance<'a>, prover: OwnedFd) -> Result<Hardened<'a>
         socket,
     } = entrance;
     own.take_on(own.builder).map_err(Step::at("user ids"))?;
+    Leftovers::of(plan.limits).bound_objects();
     rootfs::enter(&plan.root, &plan.hostname, plan.ids, trees)?;
     for number in 0..3 {
         place_standard(number).map_err(Step::at("standard streams"))?;
