@@ -1,6 +1,7 @@
 //! Limits on memory, processors and processes of one process or session: they hold, they are told, and
 //! nobody else feels them. Bombs are small and live in groups of the agent that the test started.
 
+mod answers;
 mod bombs;
 mod descriptors;
 mod private;
