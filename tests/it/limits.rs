@@ -4,6 +4,7 @@
 mod answers;
 mod bombs;
 mod descriptors;
+mod disk;
 mod private;
 mod refused;
 

@@ -20,6 +20,7 @@ use crate::account::{Account, Accounts};
 use crate::events::Events;
 use crate::fence::Fence;
 use crate::inside::Inside;
+use crate::output::{LogLimits, LogSpace, OutputLog};
 use crate::ports::Ports;
 use crate::spawner::{Refused, Spawner};
 use crate::tree::{Nursery, Place, Tree};
@@ -36,6 +37,8 @@ const RLIMIT_NOFILE: u32 = 7;
 pub(crate) struct Host {
     pub(crate) config: Config,
     pub(crate) events: Events,
+    /// The room of all output logs.
+    pub(crate) log_space: LogSpace,
     /// The sandbox's own variables.
     pub(crate) variables: Variables,
     pub(crate) inside: Inside,
@@ -107,6 +110,12 @@ pub(crate) struct Live {
 }
 
 impl Host {
+    /// A fresh output log under this name.
+    pub(crate) fn output_log(&self, name: &str, limits: LogLimits) -> OutputLog {
+        let dir = self.config.state_dir.join("logs").join(name);
+        OutputLog::new(dir, limits, &self.log_space)
+    }
+
     /// The account of a request's `user`, or the default one.
     pub(crate) fn account(&self, user: Option<&str>) -> Result<Account, ExecError> {
         user.map_or_else(|| Ok(self.account.clone()), |user| self.accounts.find(user))
