@@ -91,7 +91,7 @@ pub mod parts {
     pub use crate::auth::OPEN;
     pub use crate::browsers::{Browsers, Caller, is_websocket, take_parameter};
     pub use crate::edge::{IDEMPOTENCY_KEY, REPLAYED, render_problem, text_of, valid_key};
-    pub use crate::extract::{Json, OptionalJson, Path, Query, next_data};
+    pub use crate::extract::{Json, OptionalJson, Path, Query, fault_of_body, next_data};
     pub use crate::idempotency::{BodyDigest, CAPACITY, Claim, KEY_MAX, Keys, Ticket, digest_of};
     pub use crate::listen::{Connection, Listener};
     pub use crate::metrics::{Exposition, Metrics, Open};
