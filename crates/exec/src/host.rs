@@ -12,6 +12,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use sandshell_isolate::protocol::{Exit, SpawnFlags, SpawnRequest};
+use sandshell_sys::procfs;
 use sandshell_sys::spawn::{Identity, Rlimit};
 use sandshell_types::{Env, Limits, ProcessRequest};
 use tokio::sync::oneshot;
@@ -207,6 +208,19 @@ impl Host {
 
     /// Settles the program that runs a shell text.
     pub(crate) fn command(&self, text: &str, spec: &ProcessRequest) -> Result<Program, ExecError> {
+        // Of the kernel's, for one argument with its end (MAX_ARG_STRLEN).
+        let most = 32 * procfs::page_size();
+        if text.len() as u64 >= most {
+            let detail = format!(
+                "the text has {} bytes, and a shell takes less than {most} as an argument",
+                text.len()
+            );
+            return Err(ExecError::Invalid {
+                pointer: "/command".to_owned(),
+                detail,
+                hint: Some("write it to a file and run that, or run it in a session".to_owned()),
+            });
+        }
         let account = self.account(spec.user.as_deref())?;
         let shell = self.shell(spec.shell.as_deref())?;
         let name = shell.file_name().map_or_else(
