@@ -117,7 +117,8 @@ mod tests {
         // Git said more than was read: the last message may not be whole.
         assert_eq!(found(&short, true, 3), (2, on("12")));
         assert_eq!(found(&one("m"), true, 3), (1, on("11")));
-        let long = one(&"\u{1}".repeat(sandshell_types::PAGE_BYTES / 12 + 1));
+        // Its first line is given twice, as the subject too.
+        let long = one(&"\u{1}".repeat(sandshell_types::PAGE_BYTES / 24 + 1));
         assert_eq!(found(&long.repeat(5), false, 4), (2, on("12")));
     }
 }
