@@ -1,8 +1,10 @@
 //! Limits on memory, processors and processes of one process or session: they hold, they are told, and
 //! nobody else feels them. Bombs are small and live in groups of the agent that the test started.
 
+mod answers;
 mod bombs;
 mod descriptors;
+mod disk;
 mod private;
 mod refused;
 

@@ -157,12 +157,7 @@ fn within_limit(body: Bytes) -> Result<Bytes, ApiError> {
 /// The next piece of a body; trailers and empty pieces are passed over.
 pub async fn next_data(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            ApiError::new(
-                ErrorCode::InvalidRequest,
-                format!("the body broke off: {error}"),
-            )
-        })?;
+        let frame = frame.map_err(|error| broke_off(&error))?;
         if let Ok(data) = frame.into_data()
             && !data.is_empty()
         {
@@ -170,6 +165,17 @@ pub async fn next_data(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
         }
     }
     Ok(None)
+}
+
+fn broke_off(error: &axum::Error) -> ApiError {
+    let detail = format!("the body broke off: {error}");
+    ApiError::new(ErrorCode::InvalidRequest, detail)
+}
+
+/// What a request that was passed on failed with, when that was the body it came with.
+pub fn fault_of_body(error: &hyper::Error) -> Option<ApiError> {
+    let cause = std::error::Error::source(error)?;
+    cause.downcast_ref().map(broke_off)
 }
 
 fn too_large() -> ApiError {

@@ -58,9 +58,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandshell_contexts::{ContextError, Contexts};
+use sandshell_exec::space::Space;
 use sandshell_exec::{Config, ExecError, Executor, StartError};
-use sandshell_files::Backups;
 use sandshell_files::watch::Watches;
+use sandshell_files::{BACKUP_BYTES, Backups};
 use sandshell_isolate::InitHandle;
 use sandshell_isolate::plan::OUT_OF_MEMORY;
 use sandshell_isolate::stage::{Outcome, Seat, Step};
@@ -91,7 +92,7 @@ pub mod parts {
     pub use crate::auth::OPEN;
     pub use crate::browsers::{Browsers, Caller, is_websocket, take_parameter};
     pub use crate::edge::{IDEMPOTENCY_KEY, REPLAYED, render_problem, text_of, valid_key};
-    pub use crate::extract::{Json, OptionalJson, Path, Query, next_data};
+    pub use crate::extract::{Json, OptionalJson, Path, Query, fault_of_body, next_data};
     pub use crate::idempotency::{BodyDigest, CAPACITY, Claim, KEY_MAX, Keys, Ticket, digest_of};
     pub use crate::listen::{Connection, Listener};
     pub use crate::metrics::{Exposition, Metrics, Open};
@@ -155,6 +156,10 @@ pub struct AgentOptions {
     pub env: BTreeMap<String, String>,
     /// Most bytes of output kept for each process.
     pub log_bytes: Option<u64>,
+    /// Most bytes that all output logs have on disk together.
+    pub log_space: Option<u64>,
+    /// Most bytes that the archives of all backups have together.
+    pub backup_space: Option<u64>,
     /// Origins whose pages may use the API.
     pub cors_origins: Vec<Origin>,
     /// Further names in the Host header that are answered to.
@@ -407,6 +412,8 @@ pub async fn serve_seat(seat: Seat) -> Result<i32, AgentError> {
         user: settings.user,
         env,
         log_bytes: settings.log_bytes,
+        log_space: None,
+        backup_space: None,
         cors_origins: Vec::new(),
         allow_hosts: Vec::new(),
         max_connections: MAX_CONNECTIONS_OF_HUB,
@@ -525,8 +532,14 @@ async fn serve_on(
     let contexts = Contexts::open(executor.clone(), kernels).await;
     let contexts = contexts.map_err(AgentError::Contexts)?;
     let shutdown = CancellationToken::new();
+    let backup_space = Space::new(options.backup_space.unwrap_or(BACKUP_BYTES));
     let backups_dir = state_dir.path().join("backups");
-    let backups = Backups::open(backups_dir, executor.clone(), shutdown.clone());
+    let backups = Backups::open(
+        backups_dir,
+        backup_space,
+        executor.clone(),
+        shutdown.clone(),
+    );
     let protections = proof.settle().map_err(AgentError::NotIsolated)?.to_vec();
     let agent = Arc::new(Agent {
         ports: Arc::new(ports::Ports::new(
@@ -707,6 +720,9 @@ fn core_config(options: &AgentOptions, state_dir: &StateDir) -> Config {
     config.env.clone_from(&options.env);
     if let Some(log_bytes) = options.log_bytes {
         config.log_bytes = log_bytes;
+    }
+    if let Some(log_space) = options.log_space {
+        config.log_space_bytes = log_space;
     }
     config
 }

@@ -146,6 +146,8 @@ fn options(arguments: AgentArguments, front: Option<Arc<dyn Front>>) -> AgentOpt
         user: arguments.user,
         env: arguments.environment.into_iter().collect(),
         log_bytes: arguments.log_bytes,
+        log_space: arguments.log_space,
+        backup_space: arguments.backup_space,
         cors_origins: arguments.cors_origins,
         allow_hosts: arguments.allow_hosts,
         max_connections,

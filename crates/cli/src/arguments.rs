@@ -228,6 +228,14 @@ pub(crate) struct AgentArguments {
     #[arg(long, value_name = "BYTES")]
     pub(crate) log_bytes: Option<u64>,
 
+    /// Most bytes that the output logs of all processes have on disk together [default: 2147483648].
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) log_space: Option<u64>,
+
+    /// Most bytes that the archives of all backups have together [default: 4294967296].
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) backup_space: Option<u64>,
+
     /// Origin whose web pages may use the API, such as `http://localhost:5173`; may be given again.
     #[arg(long = "cors-origin", value_name = "ORIGIN")]
     pub(crate) cors_origins: Vec<Origin>,

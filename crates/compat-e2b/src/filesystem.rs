@@ -1,7 +1,7 @@
 //! `filesystem.Filesystem`: what is there, and changes to it.
 
 use sandshell_client::types::{
-    ErrorCode, FileEntry, FileKind, MkdirRequest, MoveRequest, RemoveRequest,
+    ErrorCode, FileEntry, FileKind, MkdirRequest, MoveRequest, RemoveRequest, Room,
 };
 use sandshell_client::{ClientError, FileQuery, ListOptions};
 use sandshell_compat::{MOST, all};
@@ -174,6 +174,7 @@ pub(crate) async fn remove(call: Call, asked: At) -> Result<Value, Fault> {
 pub(crate) async fn list_dir(call: Call, asked: List) -> Result<Value, Fault> {
     let sandbox = &call.sandbox;
     let mut entries: Vec<FileEntry> = Vec::new();
+    let mut room = Room::of_answer(MOST);
     let mut level = vec![at(&call, &asked.path)];
     for depth in 0..asked.depth.max(1) {
         // The depth is any number; the tree has an end.
@@ -199,11 +200,14 @@ pub(crate) async fn list_dir(call: Call, asked: List) -> Result<Value, Fault> {
                 path_base64: one.path_base64.clone(),
                 ..directory.clone()
             }));
-            entries.extend(found);
-            if entries.len() > MOST {
-                let message = format!("there are more than {MOST} entries; list with less depth");
+            if room.is_full() && !found.is_empty() {
+                let message = "there are more entries than one answer holds; list with less depth";
                 return Err(Fault::new(Code::ResourceExhausted, message));
             }
+            for one in &found {
+                room.take(one);
+            }
+            entries.extend(found);
         }
         level = below;
     }

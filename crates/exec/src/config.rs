@@ -21,6 +21,8 @@ pub struct Config {
     pub exec_output_bytes: u64,
     /// Most bytes of output kept for each process or command.
     pub log_bytes: u64,
+    /// Most bytes that all output logs have on disk together.
+    pub log_space_bytes: u64,
     /// Finished processes kept, and finished commands kept in each session.
     pub finished_records: usize,
     /// How long finished processes are kept.
@@ -43,6 +45,7 @@ impl Config {
             env: BTreeMap::new(),
             exec_output_bytes: 10 * MIB,
             log_bytes: 256 * MIB,
+            log_space_bytes: 2048 * MIB,
             finished_records: 1000,
             finished_for: Duration::from_hours(1),
             session_queue: 1000,

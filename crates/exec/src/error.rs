@@ -255,8 +255,8 @@ impl ExecError {
             },
             (Stage::Exec, Errno::NOENT | Errno::NOTDIR) => Self::ProgramNotFound { program },
             (Stage::Exec, Errno::TOOBIG) => Self::invalid(
-                "/env",
-                "arguments and environment together are larger than the kernel takes",
+                "",
+                "an argument or variable, or all of them together, are larger than the kernel takes",
             ),
             (Stage::Exec, _) => Self::ProgramNotExecutable {
                 program,

@@ -27,7 +27,7 @@ use crate::events::Events;
 use crate::fence::{Fence, Owner};
 use crate::host::{self, Host, Program};
 use crate::inside::{Inside, Who};
-use crate::output::{LogLimits, OutputLog};
+use crate::output::{LogLimits, LogSpace, OutputLog};
 use crate::pool::Pool;
 use crate::pool::exec_shell::ExecShell;
 use crate::ports::{self, Owned, PortError, PortWatcher, Ports, check_http};
@@ -108,6 +108,7 @@ impl Executor {
             ports: Ports::new(init_pid, wardens.clone(), inside.clone()),
             wardens,
             events: Events::default(),
+            log_space: LogSpace::new(config.log_space_bytes),
             variables: Variables::new(config.env.clone()),
             inside,
             spawner: Spawner::new(init.socket)?,
@@ -180,7 +181,7 @@ impl Executor {
 
     /// A fresh output log under this name, kept as those of processes are.
     pub fn output_log(&self, name: &str, limits: LogLimits) -> OutputLog {
-        OutputLog::new(self.0.host.config.state_dir.join("logs").join(name), limits)
+        self.0.host.output_log(name, limits)
     }
 
     /// The way to the sandbox's files and ports.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use sandshell_isolate::protocol::{Exit, SpawnFlags, SpawnRequest};
+use sandshell_sys::procfs;
 use sandshell_sys::spawn::{Identity, Rlimit};
 use sandshell_types::{Env, Limits, ProcessRequest};
 use tokio::sync::oneshot;
@@ -20,6 +21,7 @@ use crate::account::{Account, Accounts};
 use crate::events::Events;
 use crate::fence::Fence;
 use crate::inside::Inside;
+use crate::output::{LogLimits, LogSpace, OutputLog};
 use crate::ports::Ports;
 use crate::spawner::{Refused, Spawner};
 use crate::tree::{Nursery, Place, Tree};
@@ -36,6 +38,8 @@ const RLIMIT_NOFILE: u32 = 7;
 pub(crate) struct Host {
     pub(crate) config: Config,
     pub(crate) events: Events,
+    /// The room of all output logs.
+    pub(crate) log_space: LogSpace,
     /// The sandbox's own variables.
     pub(crate) variables: Variables,
     pub(crate) inside: Inside,
@@ -107,6 +111,12 @@ pub(crate) struct Live {
 }
 
 impl Host {
+    /// A fresh output log under this name.
+    pub(crate) fn output_log(&self, name: &str, limits: LogLimits) -> OutputLog {
+        let dir = self.config.state_dir.join("logs").join(name);
+        OutputLog::new(dir, limits, &self.log_space)
+    }
+
     /// The account of a request's `user`, or the default one.
     pub(crate) fn account(&self, user: Option<&str>) -> Result<Account, ExecError> {
         user.map_or_else(|| Ok(self.account.clone()), |user| self.accounts.find(user))
@@ -198,6 +208,19 @@ impl Host {
 
     /// Settles the program that runs a shell text.
     pub(crate) fn command(&self, text: &str, spec: &ProcessRequest) -> Result<Program, ExecError> {
+        // Of the kernel's, for one argument with its end (MAX_ARG_STRLEN).
+        let most = 32 * procfs::page_size();
+        if text.len() as u64 >= most {
+            let detail = format!(
+                "the text has {} bytes, and a shell takes less than {most} as an argument",
+                text.len()
+            );
+            return Err(ExecError::Invalid {
+                pointer: "/command".to_owned(),
+                detail,
+                hint: Some("write it to a file and run that, or run it in a session".to_owned()),
+            });
+        }
         let account = self.account(spec.user.as_deref())?;
         let shell = self.shell(spec.shell.as_deref())?;
         let name = shell.file_name().map_or_else(

@@ -32,6 +32,7 @@ mod process;
 mod registry;
 mod session;
 mod shell_text;
+pub mod space;
 mod spawner;
 mod stats;
 pub mod terminal;

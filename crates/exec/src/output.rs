@@ -23,7 +23,7 @@
 //! Invariants:
 //! - A byte leaves memory only when it is in a segment, or is counted in `dropped`.
 //! - `dropped + kept = len` for each stream at any time; the holes never lie in the head, unless
-//!   the disk refused to take it.
+//!   the disk refused to take it, or the log ended and gave all up to make room for others.
 //! - A chunk of memory lies in one segment as a whole; segments end at the end of the head.
 //! - Appending waits for the disk (a few MiB behind) and never for a reader.
 //! - The lock is held for memory operations only, never during disk work or an await.
@@ -38,6 +38,7 @@ mod joint;
 mod log;
 mod order;
 mod reader;
+mod space;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ pub use excerpt::Excerpt;
 pub use joint::{JointPiece, JointReader};
 pub use log::OutputLog;
 pub use reader::StreamReader;
+pub use space::LogSpace;
 
 /// One of the two byte streams of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -168,10 +168,7 @@ impl ProcessHandle {
             ProcessKind::Exec => (host.config.log_bytes, birth.result.max_bytes),
             ProcessKind::Process => (log_bytes, 0),
         };
-        let log = OutputLog::new(
-            host.config.state_dir.join("logs").join(birth.id.as_str()),
-            LogLimits { cap, keep_head },
-        );
+        let log = host.output_log(birth.id.as_str(), LogLimits { cap, keep_head });
         let keep_open = birth.spec.stdin_open;
         let has_stdin = birth.spec.stdin.is_some() || keep_open;
         let process = Arc::new(Process {

@@ -433,14 +433,8 @@ impl Session {
     }
 
     fn log(&self, name: &str, keep_head: u64) -> OutputLog {
-        let dir = self.host.config.state_dir.join("logs").join(name);
-        OutputLog::new(
-            dir,
-            LogLimits {
-                cap: self.host.config.log_bytes,
-                keep_head,
-            },
-        )
+        let cap = self.host.config.log_bytes;
+        self.host.output_log(name, LogLimits { cap, keep_head })
     }
 
     /// Sets limits of what runs and of what is started later.

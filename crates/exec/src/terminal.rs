@@ -222,11 +222,10 @@ impl TerminalHandle {
             cap: LOG_BYTES.min(host.config.log_bytes),
             keep_head: 0,
         };
-        let logs = host.config.state_dir.join("logs");
         let now = Timestamp::now();
         let (input, inputs) = mpsc::channel(INPUTS);
         let terminal = Arc::new(Terminal {
-            log: OutputLog::new(logs.join(id.as_str()), limits),
+            log: host.output_log(id.as_str(), limits),
             id,
             spec,
             model: Mutex::new(Model {

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use sandshell_exec::Executor;
 use sandshell_exec::inside::Who;
+use sandshell_exec::space::{Share, Space};
 use sandshell_types::{
     ArchiveCounts, ArchiveFormat, BackupId, BackupProgress, BackupRecord, BackupRequest,
     BackupStage, BackupState, Download, Happening, RestoreReply, RestoreRequest, Timestamp,
@@ -49,6 +50,9 @@ const AT_ONCE: usize = 4;
 /// Most backups that are kept.
 const MAX_BACKUPS: usize = 1000;
 
+/// Bytes that the archives of all backups may have together, unless something else is said.
+pub const BACKUP_BYTES: u64 = 4 << 30;
+
 /// All backups of a sandbox; cheap to clone.
 #[derive(Clone)]
 pub struct Backups(Arc<Inner>);
@@ -66,11 +70,12 @@ impl Backups {
     /// Those in a directory of the agent's; what a crash left there is removed.
     pub fn open(
         dir: PathBuf,
+        space: Space,
         executor: Executor,
         shutdown: CancellationToken,
     ) -> std::io::Result<Self> {
         Ok(Self(Arc::new(Inner {
-            store: Store::open(dir)?,
+            store: Store::open(dir, space)?,
             executor,
             storage: Storage::default(),
             slots: Semaphore::new(AT_ONCE),
@@ -105,7 +110,9 @@ impl Backups {
         let id = request.id.take().unwrap_or_else(BackupId::generate);
         let cancel = inner.shutdown.child_token();
         let (begun, task) = task::begin();
-        let there = inner.store.claim(&id, spec, task.clone(), cancel.clone())?;
+        let share = Arc::new(inner.store.share());
+        let making = (task.clone(), cancel.clone());
+        let there = inner.store.claim(&id, spec, making, share.clone())?;
         if let Some(there) = there {
             return Ok((there, false));
         }
@@ -114,6 +121,7 @@ impl Backups {
             id,
             who,
             cancel,
+            share,
             progress: begun.progress.clone(),
         };
         sandshell_sys::task::spawn(async move {
@@ -251,6 +259,8 @@ struct Making {
     id: BackupId,
     who: Who,
     cancel: CancellationToken,
+    /// What its archive has of the room of all.
+    share: Arc<Share>,
     progress: watch::Sender<BackupProgress>,
 }
 
@@ -288,6 +298,7 @@ impl Making {
         }
         if !stored {
             tokio::fs::remove_file(&archive).await?;
+            self.share.shrink(self.share.bytes());
         }
         let created_at = Timestamp::now();
         let record = BackupRecord {
@@ -317,8 +328,9 @@ impl Making {
         let file = tokio::fs::File::create(archive).await?.into_std().await;
         let stop = Stop::new(self.cancel.clone(), None);
         let progress = self.progress.clone();
+        let share = self.share.clone();
         let job = move |root: &sandshell_exec::inside::Root| {
-            let output = tally::Writer::new(&file);
+            let output = tally::Writer::new(&file, &share);
             let mut packed = Compression::new(ArchiveFormat::TarZst, output)
                 .map_err(|error| output_failed(&error))?
                 .in_background();
@@ -348,7 +360,12 @@ impl Making {
     ) -> Result<(ArchiveCounts, Tally), BackupError> {
         let storage = &self.inner.storage;
         storage
-            .download(download, archive, &self.cancel, &self.progress)
+            .download(
+                download,
+                (archive, &self.share),
+                &self.cancel,
+                &self.progress,
+            )
             .await?;
         let file = tokio::fs::File::open(archive).await?.into_std().await;
         let stop = Stop::new(self.cancel.clone(), None);
@@ -434,23 +451,20 @@ async fn restore(
     cancel: CancellationToken,
 ) -> Result<RestoreReply, BackupError> {
     let _slot = inner.slots.acquire().await;
-    let mut fetched = None;
-    let archive = match &download {
+    // Held until all is unpacked: so long it takes room.
+    let (archive, _fetched) = match &download {
         Some(download) => {
             let file = inner.store.temporary().await?;
             let to = file.path().to_owned();
-            fetched = Some(file);
             inner
                 .storage
-                .download(download, &to, &cancel, progress)
+                .download(download, (&to, file.share()), &cancel, progress)
                 .await?;
-            to
+            (to, Some(file))
         }
-        None => inner.store.archive(record.id.as_str()),
+        None => (inner.store.archive(record.id.as_str()), None),
     };
     let file = tokio::fs::File::open(&archive).await?.into_std().await;
-    // Its name is not needed any more.
-    drop(fetched);
     let expected = record.clone();
     let stop = Stop::new(cancel, None);
     let progress = progress.clone();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, readlinkat};
 use rustix::io::Errno;
 use sandshell_exec::inside::Root;
-use sandshell_types::{FileKind, FindReply, FindRequest};
+use sandshell_types::{FileKind, FindReply, FindRequest, Room};
 
 use crate::entry::{self, Owners};
 use crate::walk::{Entry, Globs, Next, Visitor, WalkOptions, below, walk};
@@ -65,6 +65,7 @@ impl Find {
             find: self,
             stop,
             seen: 0,
+            room: Room::of_answer(self.limit),
             owners: Owners::default(),
             reply: FindReply::default(),
         };
@@ -78,6 +79,7 @@ struct Finding<'a> {
     find: &'a Find,
     stop: &'a Stop,
     seen: u32,
+    room: Room,
     owners: Owners,
     reply: FindReply,
 }
@@ -105,7 +107,7 @@ impl Visitor for Finding<'_> {
                 return Err(FileError::At { path, errno });
             }
         };
-        if self.reply.items.len() == find.limit {
+        if self.room.is_full() {
             self.reply.truncated = true;
             return Ok(Next::Stop);
         }
@@ -116,6 +118,7 @@ impl Visitor for Finding<'_> {
         };
         let target = target.as_ref().map(|target| target.to_bytes());
         let found = self.owners.entry(self.root, &path, &stat, target);
+        self.room.take(&found);
         self.reply.items.push(found);
         Ok(Next::Go)
     }

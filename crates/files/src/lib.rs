@@ -31,7 +31,7 @@ pub mod watch;
 mod write;
 
 pub use archive::{Compression, Pack, PackRules, Progress, merge_into, replace};
-pub use backup::{BackupError, Backups, PROGRESS_EVERY, Task};
+pub use backup::{BACKUP_BYTES, BackupError, Backups, PROGRESS_EVERY, Task};
 pub use change::{ChmodSpec, MkdirSpec, MoveSpec, RemoveSpec, chmod, mkdir, remove, rename};
 pub use copy::{Copied, CopySpec, copy};
 pub use entry::{Facts, StatSpec, stat};

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use rustix::fs::{FileType, OFlags, readlinkat};
 use rustix::io::Errno;
 use sandshell_exec::inside::{Follow, Root};
-use sandshell_types::{ErrorCode, FileEntry, List};
+use sandshell_types::{ErrorCode, FileEntry, List, Room};
 
 use crate::FileError;
 use crate::entry::Owners;
@@ -173,11 +173,13 @@ pub fn page(
     }
     let mut items = Vec::new();
     let mut next_cursor = None;
+    let mut room = Room::of_page(limit);
     while let Some(entry) = listing.next_entry(root)? {
-        if items.len() == limit {
+        if room.is_full() {
             next_cursor = items.last().map(|last| listing.cursor(last)).transpose()?;
             break;
         }
+        room.take(&entry);
         items.push(entry);
     }
     Ok(List { items, next_cursor })

@@ -18,7 +18,7 @@ use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::Errno;
 use sandshell_exec::inside::{Follow, Root};
 use sandshell_types::{
-    CaseMode, ContextLine, Encoded, Encoding, SearchMatch, SearchRequest, SearchSummary, Span,
+    CaseMode, ContextLine, Encoded, Encoding, Room, SearchMatch, SearchRequest, SearchSummary, Span,
 };
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -52,7 +52,7 @@ pub struct Search {
     matcher: RegexMatcher,
     include: Globs,
     context: usize,
-    limit: u64,
+    limit: usize,
     max_file_bytes: u64,
     options: WalkOptions,
     runtime: Handle,
@@ -93,7 +93,7 @@ impl Search {
             matcher,
             include: Globs::new(&request.include, "/include")?,
             context: request.context as usize,
-            limit: checked_limit(request.limit)? as u64,
+            limit: checked_limit(request.limit)?,
             max_file_bytes: request.max_file_bytes.unwrap_or(FILE_BYTES),
             options: WalkOptions {
                 exclude: Globs::new(&request.exclude, "/exclude")?,
@@ -106,12 +106,22 @@ impl Search {
         })
     }
 
+    /// The room for its matches, in one answer or in a stream.
+    pub fn room(&self, streamed: bool) -> Room {
+        if streamed {
+            Room::of_stream(self.limit)
+        } else {
+            Room::of_answer(self.limit)
+        }
+    }
+
     /// Searches; on an inside thread.
     pub fn run(
         &self,
         root: &Root,
         stop: &Stop,
         found: mpsc::Sender<SearchMatch>,
+        room: Room,
     ) -> Result<SearchSummary, FileError> {
         let mut searching = Searching {
             root,
@@ -126,6 +136,7 @@ impl Search {
                 .bom_sniffing(false)
                 .build(),
             found,
+            room,
             summary: SearchSummary::default(),
         };
         let at = FileError::at(&self.start);
@@ -148,6 +159,7 @@ struct Searching<'a> {
     stop: &'a Stop,
     searcher: Searcher,
     found: mpsc::Sender<SearchMatch>,
+    room: Room,
     summary: SearchSummary,
 }
 
@@ -201,6 +213,7 @@ impl Searching<'_> {
         let mut sink = Lines {
             search: self.search,
             found: &self.found,
+            room: &mut self.room,
             path: shown_path(path),
             summary: &mut self.summary,
             before: VecDeque::new(),
@@ -262,6 +275,7 @@ impl Read for Watched<'_> {
 struct Lines<'a> {
     search: &'a Search,
     found: &'a mpsc::Sender<SearchMatch>,
+    room: &'a mut Room,
     path: (String, Option<String>),
     summary: &'a mut SearchSummary,
     before: VecDeque<ContextLine>,
@@ -276,6 +290,7 @@ impl Lines<'_> {
     fn send_open(&mut self) -> bool {
         match self.open.take() {
             Some(found) => {
+                self.room.take(&found);
                 // A reader that stands still must not hold the thread for ever.
                 let sending = async { timeout(STALL, self.found.send(found)).await };
                 matches!(self.search.runtime.block_on(sending), Ok(Ok(())))
@@ -293,7 +308,7 @@ impl Sink for Lines<'_> {
             self.gone = true;
             return Ok(false);
         }
-        if self.summary.matched_lines == self.search.limit {
+        if self.room.is_full() {
             self.full = true;
             return Ok(false);
         }

@@ -161,10 +161,13 @@ impl Edge {
             let path = request.uri().path_and_query();
             let path = path.map_or("/", http::uri::PathAndQuery::as_str);
             let target = format!("/v1/ports/{}/proxy{path}", name.port);
-            let outside = Outside::Port {
-                prefix: "/".to_owned(),
-                by: Admission::Name,
+            // The name is enough; a token of the hub's that came with it is not the sandbox's to see.
+            let by = match self.hub.tokens.of(request.headers()) {
+                Some(_) => Admission::Token,
+                None => Admission::Name,
             };
+            let prefix = "/".to_owned();
+            let outside = Outside::Port { prefix, by };
             let until = None;
             let tunnels = &self.hub.tunnels;
             route::pass(&sandbox, &target, &outside, request, id, tunnels, until).await

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::Read as _;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
@@ -216,9 +217,14 @@ pub fn ignores_interrupt(pid: i32) -> bool {
         .is_some_and(|ignored| ignored & INT_AND_QUIT == INT_AND_QUIT)
 }
 
-/// The command line with spaces between arguments; the name in brackets when there is none.
+/// The command line with spaces between arguments, of a longer one the first KiB; the name in brackets
+/// when there is none.
 pub fn command_line(pid: i32) -> String {
-    let raw = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    // A program makes its own as long as it likes, and is named in many places.
+    const MOST: u64 = 1024;
+    let mut raw = Vec::new();
+    let _ = fs::File::open(format!("/proc/{pid}/cmdline"))
+        .and_then(|file| file.take(MOST).read_to_end(&mut raw));
     let text = String::from_utf8_lossy(&raw);
     let line = text.trim_end_matches('\0').replace('\0', " ");
     if !line.is_empty() {

@@ -196,7 +196,7 @@ pub struct GitStatusReply {
     pub behind: Option<u64>,
     /// Whether nothing is changed or untracked.
     pub clean: bool,
-    /// What is changed; at most 10,000.
+    /// What is changed; at most 10,000, or as many as an answer holds.
     pub entries: Vec<GitStatusEntry>,
     /// How many more there are.
     pub omitted_entries: u64,

@@ -22,6 +22,7 @@ mod output;
 mod port;
 mod process;
 mod protection;
+mod room;
 mod sandbox;
 mod search;
 mod service;
@@ -73,6 +74,7 @@ pub use process::{
     SignalRequest, SignalScope, Survivor, WaitOutcome, WaitReply, WaitRequest,
 };
 pub use protection::{Layer, Protection, ProtectionStatus, ProtectionsReply};
+pub use room::{ANSWER_BYTES, PAGE_BYTES, Room};
 pub use sandbox::{
     CpuStats, DiskStats, EnvPatch, EnvReply, EventsTruncated, Happening, LimitScope, MemoryStats,
     NetworkStats, PidStats, SandboxEvent, SandboxStats, StatsSource,

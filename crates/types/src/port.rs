@@ -13,7 +13,7 @@ pub struct PortRecord {
     pub addresses: Vec<String>,
     /// The process that listens, as the sandbox counts. The first of several that share the socket.
     pub pid: i32,
-    /// Its command line.
+    /// Its command line; of a longer one the first KiB.
     pub command: String,
     /// The process or exec it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ pub struct PortWaitReply {
     pub port: Option<PortRecord>,
 }
 
-/// First of the events of `GET /v1/ports`: all ports there are.
+/// First of the events of `GET /v1/ports`: all ports there are. What is more than 8 MiB of them follows as `opened`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PortsEvent {
     /// The ports.

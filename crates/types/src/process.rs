@@ -235,7 +235,7 @@ pub struct KillRequest {
 pub struct Survivor {
     /// Its pid as the agent sees it.
     pub pid: i32,
-    /// Its command line.
+    /// Its command line; of a longer one the first KiB.
     pub command: String,
 }
 

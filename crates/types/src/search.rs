@@ -55,7 +55,7 @@ pub struct FindRequest {
 pub struct FindReply {
     /// The entries.
     pub items: Vec<FileEntry>,
-    /// There are more than `limit`, or the time ran out.
+    /// There are more than `limit`, or than an answer holds, or the time ran out.
     pub truncated: bool,
     /// The time ran out.
     pub timed_out: bool,
@@ -194,7 +194,7 @@ pub struct SearchSummary {
     pub large_files: u64,
     /// Files and directories that the user may not read.
     pub unreadable: u64,
-    /// There are more matches than `limit`, or the time ran out.
+    /// There are more matches than `limit`, or than an answer holds, or the time ran out.
     pub truncated: bool,
     /// The time ran out.
     pub timed_out: bool,

@@ -169,7 +169,7 @@ pub struct ForegroundInfo {
 pub struct ProcessInfo {
     /// Its pid as the agent sees it.
     pub pid: i32,
-    /// Its command line.
+    /// Its command line; of a longer one the first KiB.
     pub command: String,
     /// Kernel state letter: `R`, `S`, `D`, `T`, `Z`…
     pub state: String,

@@ -116,6 +116,13 @@ async fn a_port_has_a_name_of_its_own() {
             .contains(&format!("x-forwarded-host: {host}\r\n")),
         "{body}"
     );
+    // The hub's token is not the sandbox's to see; credentials of the server's own are.
+    let token = format!("Bearer {}", hub.token());
+    for (given, passes) in [(token.as_str(), false), ("Bearer other", true)] {
+        let head = [("host", host.as_str()), ("authorization", given)];
+        let (status, _, body) = ask(&stranger, "/echo", &head).await;
+        assert_eq!((status, body.contains(given)), (200, passes), "{body}");
+    }
     // At the root of its own origin: even the hub's paths are the server's.
     let (_, _, body) = ask(&stranger, "/echo/../v1/sandboxes", &[("host", &host)]).await;
     assert!(!body.contains("my-web\",\"state"), "{body}");

@@ -11,6 +11,7 @@ use sandshell_client::{
 };
 use sandshell_testkit::{Hub, open_fds, wait_until_gone};
 use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{get, id_of, raw, sandbox};
 use crate::calls::{
@@ -255,4 +256,42 @@ async fn a_request_in_a_sandbox_that_is_destroyed_hears_of_it() {
         error.to_string().contains("destroyed on request"),
         "{error}"
     );
+}
+
+/// It was said that the sandbox cannot be reached, and may have done what was asked.
+#[tokio::test]
+async fn a_broken_body_is_its_senders_fault() {
+    let hub = Hub::start();
+    let client = hub.client();
+    sandbox(&client, "broken").await;
+    let address = hub.url().trim_start_matches("http://").to_owned();
+    for (method, route, framing, body) in [
+        ("POST", "exec", "transfer-encoding: chunked", "zz\r\n{}"),
+        ("POST", "exec", "content-length: 100", "{\"command\""),
+        (
+            "PUT",
+            "files/content?path=a",
+            "transfer-encoding: chunked",
+            "zz\r\n{}",
+        ),
+        (
+            "PUT",
+            "files/content?path=a",
+            "content-length: 100",
+            "{\"command\"",
+        ),
+    ] {
+        let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
+        let head = format!(
+            "{method} /v1/sandboxes/broken/{route} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\
+             content-type: application/json\r\n{framing}\r\n\r\n{body}",
+            hub.token()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut answer = String::new();
+        in_time(stream.read_to_string(&mut answer)).await.unwrap();
+        let expected = answer.starts_with("HTTP/1.1 400") && answer.contains("invalid_request");
+        assert!(expected, "{method} {route} {framing}: {answer}");
+    }
 }

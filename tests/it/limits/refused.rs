@@ -123,3 +123,23 @@ async fn a_session_without_groups_cannot_get_them_later() {
     let refused = refusal(in_time(client.patch_session(&id, &patch)).await);
     assert_eq!(refused.0, ErrorCode::LimitUnavailable);
 }
+
+/// It was laid to the environment, which nobody had sent.
+#[tokio::test]
+async fn what_is_longer_than_an_argument_is_refused_by_name() {
+    let agent = Agent::start();
+    let client = agent.client();
+    let long = "x".repeat(200_000);
+    let text = crate::calls::exec_of(&format!(": {long}"));
+    let refused = in_time(client.exec(&text)).await;
+    assert_eq!(
+        refusal(refused),
+        (ErrorCode::InvalidRequest, "/command".to_owned())
+    );
+    let argv = sandshell_client::types::ExecRequest {
+        argv: Some(vec!["true".to_owned(), long]),
+        ..Default::default()
+    };
+    let refused = in_time(client.exec(&argv)).await;
+    assert_eq!(refusal(refused), (ErrorCode::InvalidRequest, String::new()));
+}

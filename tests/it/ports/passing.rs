@@ -108,6 +108,28 @@ async fn answers_pass_whatever_their_status() {
     );
 }
 
+/// It shares its origin with all other ports and the API.
+#[tokio::test]
+async fn a_server_speaks_for_its_own_paths_only() {
+    let agent = Agent::start();
+    let client = agent.client();
+    let server = Server::start(&client).await;
+    let (status, head, _) = server.get(&client, "/origin").await;
+    assert_eq!(status, 200);
+    for gone in ["clear-site-data", "strict-transport-security", "alt-svc"] {
+        assert!(!head.contains_key(gone), "{gone}");
+    }
+    let cookies: Vec<_> = head.get_all("set-cookie").iter().collect();
+    assert_eq!(cookies, [&format!("app=1; Path={}", server.path("/"))]);
+    // Nobody asked for another protocol.
+    let (status, _, body) = server.get(&client, "/unasked").await;
+    let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(
+        (status.as_u16(), &problem["code"]),
+        (502, &"port_unreachable".into())
+    );
+}
+
 #[tokio::test]
 async fn a_thousand_requests_share_a_connection() {
     let agent = Agent::start();

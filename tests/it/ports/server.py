@@ -127,6 +127,13 @@ async def one(reader, writer, number):
     elif path == b"/gone":
         await gone.wait()
         answer(writer, b"gone")
+    elif path == b"/origin":
+        fields = b'clear-site-data: "*"\r\nstrict-transport-security: max-age=9\r\nalt-svc: h2=":1"\r\n'
+        fields += b"set-cookie: app=1; Path=/; Domain=localhost\r\n"
+        fields += b"set-cookie: sandshell_port_1=bad; Path=/v1/ports/1/proxy/\r\n"
+        answer(writer, b"", b"200 OK", fields)
+    elif path == b"/unasked":
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n")
     elif path == b"/redirect":
         answer(writer, b"", b"302 Found", b"location: /hello?x\r\nservice-worker-allowed: /\r\n")
     else:

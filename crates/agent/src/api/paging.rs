@@ -1,10 +1,11 @@
 //! Lists in pages: `{items, next_cursor?}`.
 //!
 //! A cursor is the id of the last item seen. Lists are ordered by age, so what is added meanwhile
-//! comes later and is not missed.
+//! comes later and is not missed. A page may end before it has as many items as were asked for, when
+//! they are large.
 
-use sandshell_types::{ErrorCode, List};
-use serde::Deserialize;
+use sandshell_types::{ErrorCode, List, Room};
+use serde::{Deserialize, Serialize};
 
 use crate::problem::ApiError;
 
@@ -24,7 +25,7 @@ pub struct PageQuery {
 }
 
 /// Cuts one page out of handles, oldest first, and shows those in it.
-pub fn page<H, T>(
+pub fn page<H, T: Serialize>(
     handles: impl IntoIterator<Item = H>,
     query: &PageQuery,
     id: impl Fn(&H) -> &str,
@@ -52,10 +53,13 @@ pub fn page<H, T>(
     let mut handles = handles.peekable();
     let mut items = Vec::new();
     let mut last = None;
-    while items.len() < limit
+    let mut room = Room::of_page(limit);
+    while !room.is_full()
         && let Some(handle) = handles.next()
     {
-        items.push(show(&handle));
+        let item = show(&handle);
+        room.take(&item);
+        items.push(item);
         last = Some(handle);
     }
     let next_cursor = handles
@@ -109,6 +113,22 @@ mod tests {
             get(Some(2), Some("a")).unwrap().next_cursor.as_deref(),
             Some("c")
         );
+    }
+
+    #[test]
+    fn a_page_of_large_items_ends_early_and_goes_on() {
+        let large = "\u{1}".repeat(sandshell_types::PAGE_BYTES / 6);
+        let mut query = PageQuery::default();
+        let mut sizes = Vec::new();
+        loop {
+            let list = page(["a", "b", "c"], &query, |id| *id, |_| large.clone()).unwrap();
+            sizes.push(list.items.len());
+            query.cursor = list.next_cursor;
+            if query.cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(sizes, [1, 1, 1]);
     }
 
     #[test]

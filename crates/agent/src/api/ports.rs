@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode, header};
 use sandshell_exec::{PortEvent, PortWatcher};
 use sandshell_types::{
     ErrorCode, List, PortExposure, PortRecord, PortUnexposed, PortWaitReply, PortWaitRequest,
-    PortsEvent,
+    PortsEvent, Room,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -40,7 +40,7 @@ crate::table! {
 }
 
 event_union! {
-    /// Ports as they come and go: `ports` first, with all there are.
+    /// Ports as they come and go: `ports` first, with all there are; what is more than a page follows as `opened`.
     PortEvents: "ports" => PortsEvent, "opened" => PortRecord, "closed" => PortRecord;
 }
 
@@ -107,10 +107,14 @@ fn shown(agent: &Agent, mut record: PortRecord) -> Option<PortRecord> {
 
 async fn events(agent: Arc<Agent>) -> Response {
     let watcher = agent.executor.watch_ports().await;
-    let items = watcher.open().cloned();
-    let items = items.filter_map(|record| shown(&agent, record)).collect();
+    let open = watcher.open().cloned();
+    let mut items: Vec<_> = open.filter_map(|record| shown(&agent, record)).collect();
+    let further = items.split_off(Room::of_page(usize::MAX).fitting(&items));
     let first = sse::event("ports", None, &PortsEvent { items }).unwrap_or_default();
-    let start = [sse::preamble(), first].map(Ok::<_, std::convert::Infallible>);
+    let further = further.into_iter();
+    let further = further.filter_map(|record| sse::event("opened", None, &record).ok());
+    let start = [sse::preamble(), first].into_iter().chain(further);
+    let start = start.map(Ok::<_, std::convert::Infallible>);
     let shutdown = agent.shutdown.clone();
     let rest = stream::unfold((agent, watcher), move |(agent, mut watcher)| {
         let shutdown = shutdown.clone();

@@ -28,8 +28,8 @@ use crate::sse;
 /// Time for a call that does not say.
 const TIME: Duration = Duration::from_mins(1);
 
-/// Matches that may wait for their reader.
-const WAITING: usize = 64;
+/// Matches that may wait for their reader; with its context each may have some MiB.
+const WAITING: usize = 8;
 
 /// Finds, searches and archives at a time; further ones wait. Fewer than there are inside threads, so
 /// that slow clients of these do not keep short calls waiting.
@@ -138,15 +138,17 @@ pub(crate) async fn search(
     let search = Search::new(start, &request)?;
     let slot = LONG_WORK.acquire().await;
     let (stop, guard) = stop_with_client(&agent, request.timeout_ms);
+    let streamed = sse::wanted(&headers);
+    let room = search.room(streamed);
     let (found, mut matches) = mpsc::channel(WAITING);
     let inside = agent.executor.inside().clone();
     let work = task::spawn(async move {
-        let job = inside.run(&who, move |root| search.run(root, &stop, found));
+        let job = inside.run(&who, move |root| search.run(root, &stop, found, room));
         let done = job.await.map_err(FileError::from)?;
         drop(slot);
         done
     });
-    if sse::wanted(&headers) {
+    if streamed {
         // The first event, or the failure that comes instead of one, decides the answer.
         if let Some(first) = matches.recv().await {
             return Ok(events(Some(first), matches, work, guard));

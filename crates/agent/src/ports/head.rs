@@ -21,8 +21,19 @@ pub const OUTSIDE: HeaderName = HeaderName::from_static("x-sandshell-outside");
 /// From a hub: whoever asks has shown it no token, so that only that of the port opens it.
 pub const VISITOR: HeaderName = HeaderName::from_static("x-sandshell-visitor");
 
-/// Would let a page served by the sandbox take over the agent's other routes in a browser.
-const SERVICE_WORKER_ALLOWED: HeaderName = HeaderName::from_static("service-worker-allowed");
+/// What a server inside would say of its whole origin, which is not its alone: a browser would let its
+/// pages take over other routes, forget what others stored, or go elsewhere for all of them.
+const OF_THE_ORIGIN: [HeaderName; 9] = [
+    HeaderName::from_static("service-worker-allowed"),
+    HeaderName::from_static("clear-site-data"),
+    header::STRICT_TRANSPORT_SECURITY,
+    header::ALT_SVC,
+    header::PUBLIC_KEY_PINS,
+    header::PUBLIC_KEY_PINS_REPORT_ONLY,
+    HeaderName::from_static("report-to"),
+    HeaderName::from_static("nel"),
+    HeaderName::from_static("origin-agent-cluster"),
+];
 
 const HOP_BY_HOP: [HeaderName; 7] = [
     header::CONNECTION,
@@ -140,7 +151,10 @@ pub(super) fn to_outside(headers: &mut HeaderMap, target: (Target, &str), upgrad
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, protocol);
     }
-    headers.remove(SERVICE_WORKER_ALLOWED);
+    for name in &OF_THE_ORIGIN {
+        headers.remove(name);
+    }
+    confine_cookies(headers, target.1);
     let moved = headers
         .get(header::LOCATION)
         .and_then(|location| moved(location.to_str().ok()?, target));
@@ -188,6 +202,56 @@ pub(crate) fn strip_cookie(headers: &mut HeaderMap) {
     }
 }
 
+/// Keeps the cookies of a server inside to what is its own: none with a name of ours, for no domain, and
+/// for paths below the prefix.
+fn confine_cookies(headers: &mut HeaderMap, prefix: &str) {
+    let header::Entry::Occupied(given) = headers.entry(header::SET_COOKIE) else {
+        return;
+    };
+    let given: Vec<HeaderValue> = given.remove_entry_mult().1.collect();
+    for cookie in given {
+        let confined = confined(cookie.as_bytes(), prefix);
+        if let Some(Ok(cookie)) = confined.map(|cookie| HeaderValue::from_bytes(&cookie)) {
+            headers.append(header::SET_COOKIE, cookie);
+        }
+    }
+}
+
+/// A cookie as it may leave; `None` for one of ours.
+fn confined(cookie: &[u8], prefix: &str) -> Option<Vec<u8>> {
+    let mut parts = cookie.split(|b| *b == b';');
+    let pair = parts.next()?;
+    // One without a name is sent back as its value alone.
+    let shown = pair.trim_ascii_start().strip_prefix(b"=").unwrap_or(pair);
+    if shown.trim_ascii_start().starts_with(COOKIE.as_bytes()) {
+        return None;
+    }
+    let mut confined = pair.to_vec();
+    for attribute in parts {
+        let mut sides = attribute.splitn(2, |b| *b == b'=').map(<[u8]>::trim_ascii);
+        let (name, value) = (sides.next()?, sides.next().unwrap_or_default());
+        if name.eq_ignore_ascii_case(b"domain") {
+            continue;
+        }
+        confined.push(b';');
+        let path = std::str::from_utf8(value).ok();
+        let path = path.filter(|path| name.eq_ignore_ascii_case(b"path") && path.starts_with('/'));
+        match path {
+            Some(path) if !is_below(path, prefix) => {
+                confined.extend_from_slice(format!(" Path={prefix}{path}").as_bytes());
+            }
+            _ => confined.extend_from_slice(attribute),
+        }
+    }
+    Some(confined)
+}
+
+/// Whether a path is the prefix or below it: a server that minds the prefix has put it there itself.
+fn is_below(path: &str, prefix: &str) -> bool {
+    let below = path.strip_prefix(prefix);
+    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// Where a redirect of the server inside leads to through the proxy; `None` when it is right as it is.
 fn moved(location: &str, (target, prefix): (Target, &str)) -> Option<String> {
     let own = [
@@ -201,13 +265,11 @@ fn moved(location: &str, (target, prefix): (Target, &str)) -> Option<String> {
     if path.is_empty() {
         return Some(format!("{prefix}/"));
     }
-    // `//host` is another host; a server that minds the prefix has put it there itself.
-    let below = path.strip_prefix(prefix);
-    let known = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     if prefix.is_empty() {
         return Some(path.to_owned()).filter(|path| path != location);
     }
-    if !path.starts_with('/') || path.starts_with("//") || known {
+    // `//host` is another host.
+    if !path.starts_with('/') || path.starts_with("//") || is_below(path, prefix) {
         return None;
     }
     Some(format!("{prefix}{path}"))

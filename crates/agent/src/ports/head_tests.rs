@@ -153,3 +153,76 @@ fn a_port_with_a_name_of_its_own_has_no_prefix() {
         assert_eq!(moved(location, at_root).as_deref(), expected, "{location}");
     }
 }
+
+#[test]
+fn a_server_says_nothing_of_the_whole_origin() {
+    let mut given = headers(&[
+        ("clear-site-data", "\"*\""),
+        ("strict-transport-security", "max-age=1; includeSubDomains"),
+        ("alt-svc", "h2=\":1\""),
+        ("public-key-pins", "x"),
+        ("report-to", "{}"),
+        ("nel", "{}"),
+        ("service-worker-allowed", "/"),
+        ("origin-agent-cluster", "?1"),
+        ("content-security-policy", "default-src 'self'"),
+    ]);
+    to_outside(&mut given, TARGET, false);
+    let left: Vec<&str> = given.keys().map(HeaderName::as_str).collect();
+    assert_eq!(left, ["content-security-policy"]);
+}
+
+#[test]
+fn cookies_stay_below_the_prefix() {
+    let below = "/v1/ports/8000/proxy";
+    for (given, at_path, at_root) in [
+        ("a=b", Some("a=b"), Some("a=b")),
+        (
+            "a=b; Secure; Path=",
+            Some("a=b; Secure; Path="),
+            Some("a=b; Secure; Path="),
+        ),
+        (
+            "a=b; path=/; HttpOnly",
+            Some("a=b; Path=/v1/ports/8000/proxy/; HttpOnly"),
+            Some("a=b; path=/; HttpOnly"),
+        ),
+        (
+            "a=b; Path=/v1/ports/8000/proxy/x",
+            Some("a=b; Path=/v1/ports/8000/proxy/x"),
+            Some("a=b; Path=/v1/ports/8000/proxy/x"),
+        ),
+        (
+            "a=b;Path=/v1/ports/8000/proxyx",
+            Some("a=b; Path=/v1/ports/8000/proxy/v1/ports/8000/proxyx"),
+            Some("a=b;Path=/v1/ports/8000/proxyx"),
+        ),
+        (
+            "a=b; DOMAIN = .example.org; Secure",
+            Some("a=b; Secure"),
+            Some("a=b; Secure"),
+        ),
+        (
+            "sandshell_port_8080=bad; Path=/v1/ports/8080/proxy/",
+            None,
+            None,
+        ),
+        (" sandshell_port_8080 = bad", None, None),
+        ("= sandshell_port_8080=bad", None, None),
+        ("", Some(""), Some("")),
+    ] {
+        for (prefix, expected) in [(below, at_path), ("", at_root)] {
+            let got = confined(given.as_bytes(), prefix);
+            let got = got.map(|cookie| String::from_utf8(cookie).unwrap());
+            assert_eq!(got.as_deref(), expected, "{given:?} at {prefix:?}");
+        }
+    }
+    let mut several = headers(&[
+        ("set-cookie", "a=1"),
+        ("set-cookie", "sandshell_port_1=x"),
+        ("set-cookie", "b=2"),
+    ]);
+    to_outside(&mut several, TARGET, false);
+    let left: Vec<_> = several.get_all("set-cookie").iter().collect();
+    assert_eq!(left, ["a=1", "b=2"]);
+}

@@ -108,6 +108,7 @@ impl Ports {
                 let inside = hyper::upgrade::on(&mut answer);
                 self.tunnels.join(place, outside, inside);
             }
+            None if upgraded => return Err(unasked(target)),
             _ => {}
         }
         let (mut head, body) = answer.into_parts();
@@ -123,6 +124,13 @@ impl Ports {
         head.extensions.insert(Proxied);
         Ok(Response::from_parts(head, Body::new(body)))
     }
+}
+
+fn unasked(target: Target) -> ApiError {
+    let port = target.port;
+    let detail = format!("the server on port {port} changed the protocol unasked");
+    ApiError::new(ErrorCode::PortUnreachable, detail)
+        .hint("Look at the output of the process that listens there.")
 }
 
 /// Relative links of a page work only below a path that ends in a slash.

@@ -25,6 +25,7 @@ use sandshell_types::ErrorCode;
 use tokio::time::Instant;
 
 use super::kept::{Kept, KeptBody, is_ready};
+use crate::extract::fault_of_body;
 use crate::problem::ApiError;
 
 /// How long a connection waits for its next request.
@@ -206,11 +207,13 @@ fn is_stale(error: &hyper::Error) -> bool {
 }
 
 fn broken(port: u16, error: &hyper::Error) -> ApiError {
-    ApiError::new(
-        ErrorCode::PortUnreachable,
-        format!("the server on port {port} broke off: {error}"),
-    )
-    .hint("Look at the output of the process that listens there.")
+    fault_of_body(error).unwrap_or_else(|| {
+        ApiError::new(
+            ErrorCode::PortUnreachable,
+            format!("the server on port {port} broke off: {error}"),
+        )
+        .hint("Look at the output of the process that listens there.")
+    })
 }
 
 /// The body of an answer.

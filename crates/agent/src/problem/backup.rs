@@ -57,7 +57,14 @@ impl From<BackupError> for ApiError {
                 Self::new(Code::Unavailable, "it was broken off: the agent ends")
             }
             BackupError::Store {
-                errno: Errno::NOSPC | Errno::DQUOT,
+                errno: Errno::DQUOT,
+            } => Self::new(
+                Code::NoSpace,
+                "the backups have all the bytes that they may have together",
+            )
+            .hint("Delete some that are kept, or give them a `ttl_ms`."),
+            BackupError::Store {
+                errno: Errno::NOSPC,
             } => Self::new(Code::NoSpace, "the agent has no space left for the backup"),
             BackupError::Store {
                 errno: Errno::NOENT,

@@ -5,7 +5,7 @@ use axum::extract::Query;
 use http::StatusCode;
 use sandshell_client::types::{
     ChmodRequest, Encoded, ErrorCode, ExecRequest, FileEntry, FileKind, FileMode, FindRequest,
-    MkdirRequest, MoveRequest, RemoveRequest, SearchRequest,
+    MkdirRequest, MoveRequest, RemoveRequest, Room, SearchRequest,
 };
 use sandshell_client::{Client, ClientError, FileQuery, ListOptions, ReadOptions, WriteOptions};
 use serde::Deserialize;
@@ -107,6 +107,7 @@ fn shown(entry: &FileEntry) -> Value {
 /// A directory, and those in it down to a depth.
 pub(super) async fn list(Sandbox(sandbox): Sandbox, Query(asked): Query<Target>) -> Shown {
     let mut shown_entries = Vec::new();
+    let mut room = Room::of_answer(ENTRIES);
     let mut level = vec![asked.query()?];
     for depth in (0..asked.depth.unwrap_or(1)).rev() {
         let mut below = Vec::new();
@@ -116,6 +117,11 @@ pub(super) async fn list(Sandbox(sandbox): Sandbox, Query(asked): Query<Target>)
             let entries =
                 all(|page| async move { client.list_files(directory, options, &page).await });
             for entry in entries.await? {
+                if room.is_full() {
+                    let message = "There are more entries than one answer holds";
+                    return Err(Fault::invalid(message));
+                }
+                room.take(&entry);
                 if depth > 0 && entry.kind == FileKind::Directory {
                     below.push(FileQuery {
                         path_base64: entry.path_base64.clone(),
@@ -123,10 +129,6 @@ pub(super) async fn list(Sandbox(sandbox): Sandbox, Query(asked): Query<Target>)
                     });
                 }
                 shown_entries.push(shown(&entry));
-            }
-            if shown_entries.len() > ENTRIES {
-                let message = format!("There are more than {ENTRIES} entries");
-                return Err(Fault::invalid(message));
             }
         }
         // The depth is anybody's number; there are no more turns than levels.

@@ -7,16 +7,19 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, TryLockError};
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
 
 use super::log::{Shared, State};
 use super::order::{self, Block};
+use super::space::Place;
 use super::{Config, PerStream, Stream};
+use crate::space::Share;
 
 /// What a file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,9 +49,11 @@ struct Active {
     file: Option<File>,
 }
 
-/// The writing side of the directory. Locked by the flush job alone.
-#[derive(Debug, Default)]
+/// The writing side of the directory. Locked by the flush job, and by whoever has a log give up what it has.
+#[derive(Debug)]
 pub(super) struct Disk {
+    /// What the files have of the room of all logs.
+    pub(super) place: Place,
     /// The directory was made, and is to be removed with the log.
     pub(super) made: bool,
     /// One warning per log is enough: the bytes themselves are counted.
@@ -58,6 +63,16 @@ pub(super) struct Disk {
 }
 
 impl Disk {
+    pub(super) fn new(place: Place) -> Self {
+        Self {
+            place,
+            made: false,
+            warned: false,
+            bytes: PerStream::default(),
+            order: None,
+        }
+    }
+
     fn active(&mut self, kind: Kind) -> &mut Option<Active> {
         match kind {
             Kind::Bytes(stream) => self.bytes.get_mut(stream),
@@ -70,7 +85,23 @@ impl Disk {
         &mut self,
         config: &Config,
         kind: Kind,
-        range: std::ops::Range<u64>,
+        range: Range<u64>,
+        data: &[u8],
+    ) -> io::Result<u64> {
+        self.place.grow(data.len() as u64)?;
+        let written = self.put(config, kind, range, data);
+        if written.is_err() {
+            self.place.shrink(data.len() as u64);
+        }
+        written
+    }
+
+    /// The same, when there is room.
+    fn put(
+        &mut self,
+        config: &Config,
+        kind: Kind,
+        range: Range<u64>,
         data: &[u8],
     ) -> io::Result<u64> {
         let (max, rolls) = match kind {
@@ -132,7 +163,11 @@ impl Disk {
         if active.as_ref().is_some_and(|active| active.start == start) {
             *active = None;
         }
-        let _ = fs::remove_file(path(config, kind, start));
+        let path = path(config, kind, start);
+        let bytes = fs::metadata(&path).map_or(0, |file| file.len());
+        if fs::remove_file(&path).is_ok() {
+            self.place.shrink(bytes);
+        }
     }
 
     fn close(&mut self) {
@@ -173,6 +208,24 @@ impl State {
             batch.order = self.order.batch();
         }
         Some(batch)
+    }
+
+    fn holds_refused(&self) -> bool {
+        Stream::BOTH
+            .iter()
+            .any(|&stream| self.streams.get(stream).holds_refused())
+    }
+
+    /// Drops everything that is settled, head included; the names of the files are returned.
+    fn give_up(&mut self) -> Vec<(Kind, u64)> {
+        let mut names = Vec::new();
+        for stream in Stream::BOTH {
+            let starts = self.streams.get_mut(stream).give_up();
+            names.extend(starts.into_iter().map(|start| (Kind::Bytes(stream), start)));
+        }
+        let order = self.order.drop_unneeded(|_, _| false);
+        names.extend(order.into_iter().map(|start| (Kind::Order, start)));
+        names
     }
 
     /// Chooses what the cap drops, until what is on disk leaves room for what may be in memory.
@@ -259,9 +312,11 @@ fn flush(mut job: Job) {
                 state.flushing = false;
                 job.done = true;
                 let ended = state.ended.is_some();
+                let holds_refused = state.holds_refused();
                 drop(state);
                 if ended {
                     disk.close();
+                    disk.place.ended(&shared, holds_refused);
                 }
                 return;
             };
@@ -310,12 +365,30 @@ fn flush(mut job: Job) {
     }
 }
 
-/// Removes the directory on drop, on whatever thread that happens.
-struct Removal(PathBuf);
+/// Has a log that ended drop all that it has outside of small memory, unless its flush job runs: then it
+/// is asked again when that is done.
+pub(super) fn give_up(shared: &Arc<Shared>) {
+    let mut disk = match shared.disk.try_lock() {
+        Ok(disk) => disk,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return,
+    };
+    let dropped = shared.lock().give_up();
+    for (kind, start) in dropped {
+        disk.remove(&shared.config, kind, start);
+    }
+}
+
+/// Removes the directory on drop, on whatever thread that happens; then others have its room.
+struct Removal {
+    dir: PathBuf,
+    /// Held for its drop.
+    _share: Share,
+}
 
 impl Drop for Removal {
     fn drop(&mut self) {
-        remove_dir(&self.0);
+        remove_dir(&self.dir);
     }
 }
 
@@ -330,8 +403,8 @@ fn remove_dir(dir: &Path) {
 
 /// Removes the directory without holding up an async thread. A runtime that shuts down drops the
 /// closure instead of running it, and with it the removal, which has the same effect.
-pub(super) fn remove_in_background(dir: PathBuf) {
-    let removal = Removal(dir);
+pub(super) fn remove_in_background(dir: PathBuf, share: Share) {
+    let removal = Removal { dir, _share: share };
     match Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn_blocking(move || drop(removal))),
         Err(_) => drop(removal),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::order::{Block, Cursor};
-use super::{Config, OutputLog};
+use super::{Config, LogSpace, OutputLog};
 
 /// Sizes at which a few hundred bytes reach every path.
 pub(crate) fn tiny(dir: &Path, cap: u64, keep_head: u64) -> Config {
@@ -29,7 +29,7 @@ pub(crate) fn tiny(dir: &Path, cap: u64, keep_head: u64) -> Config {
 
 /// A log of such sizes.
 pub(crate) fn tiny_log(dir: &Path, cap: u64, keep_head: u64) -> OutputLog {
-    OutputLog::with_config(tiny(dir, cap, keep_head))
+    OutputLog::with_config(tiny(dir, cap, keep_head), &LogSpace::new(u64::MAX))
 }
 
 /// Waits until no flush job runs.
@@ -37,6 +37,8 @@ pub(crate) async fn settled(log: &OutputLog) {
     loop {
         let progress = log.shared.flushed.notified();
         if !log.shared.lock().flushing {
+            // It lets go of the disk last.
+            drop(log.shared.disk.lock());
             return;
         }
         progress.await;

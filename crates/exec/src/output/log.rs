@@ -15,7 +15,7 @@ use super::joint::JointReader;
 use super::order::Order;
 use super::reader::StreamReader;
 use super::stream::StreamState;
-use super::{Config, LogLimits, Marks, OutputError, PerStream, Stream};
+use super::{Config, LogLimits, LogSpace, Marks, OutputError, PerStream, Stream};
 
 /// What the lock protects.
 #[derive(Debug, Default)]
@@ -100,7 +100,8 @@ impl Drop for Shared {
     fn drop(&mut self) {
         let disk = self.disk.get_mut().unwrap_or_else(PoisonError::into_inner);
         if disk.made {
-            disk::remove_in_background(std::mem::take(&mut self.config.dir));
+            let share = disk.place.take_share();
+            disk::remove_in_background(std::mem::take(&mut self.config.dir), share);
         }
     }
 }
@@ -115,20 +116,20 @@ impl OutputLog {
     /// An empty log. Its directory is `dir` and a number of its own, because a name may be used
     /// again while the log before is still read or being removed. It is created when the first bytes leave
     /// memory, and removed with all that is in it, in the background, after the last handle and
-    /// the last reader are dropped.
-    pub fn new(dir: PathBuf, limits: LogLimits) -> Self {
+    /// the last reader are dropped. Its files have their room in `space`.
+    pub fn new(dir: PathBuf, limits: LogLimits, space: &LogSpace) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mut own = dir.into_os_string();
         own.push(format!("+{}", NEXT.fetch_add(1, Ordering::Relaxed)));
-        Self::with_config(Config::new(own.into(), limits))
+        Self::with_config(Config::new(own.into(), limits), space)
     }
 
-    pub(super) fn with_config(config: Config) -> Self {
+    pub(super) fn with_config(config: Config, space: &LogSpace) -> Self {
         Self {
             shared: Arc::new(Shared {
                 config,
                 state: Mutex::default(),
-                disk: Mutex::default(),
+                disk: Mutex::new(Disk::new(space.place())),
                 changed: Notify::new(),
                 flushed: Notify::new(),
             }),

@@ -327,6 +327,29 @@ impl StreamState {
         }
     }
 
+    /// Whether memory is the only place that has some of what was settled.
+    pub(super) fn holds_refused(&self) -> bool {
+        self.pinned_bytes > 0 || self.chunks.iter().any(|chunk| chunk.lost)
+    }
+
+    /// Drops everything that is settled; the starts of the files are returned.
+    pub(super) fn give_up(&mut self) -> Vec<u64> {
+        while let Some(front) = self.chunks.front() {
+            if front.end() > self.settled_to {
+                break;
+            }
+            if front.lost {
+                self.dropped += front.data.len() as u64;
+            }
+            self.chunks.pop_front();
+        }
+        let segments = std::mem::take(&mut self.segments);
+        self.dropped += self.segment_bytes;
+        (self.segment_bytes, self.pinned_bytes) = (0, 0);
+        let files = segments.iter().filter(|segment| segment.pinned.is_none());
+        files.map(|segment| segment.start).collect()
+    }
+
     fn first_droppable(&self, config: &Config) -> Option<usize> {
         let at = self
             .segments

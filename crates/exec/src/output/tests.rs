@@ -15,11 +15,11 @@ use bytes::Bytes;
 use sandshell_types::Truncate;
 use tempfile::TempDir;
 
-use super::fuzzing::{settled, tiny};
+use super::fuzzing::{settled, tiny, tiny_log};
 use super::order::{Block, Cursor, Order, OrderPlace};
 use super::{
-    Config, JointPiece, JointReader, LogLimits, OutputError, OutputLog, PerStream, Stream,
-    StreamReader,
+    Config, JointPiece, JointReader, LogLimits, LogSpace, OutputError, OutputLog, PerStream,
+    Stream, StreamReader,
 };
 use Stream::{Stderr, Stdout};
 
@@ -27,7 +27,8 @@ use Stream::{Stderr, Stdout};
 const PLENTY: u64 = 1 << 30;
 
 fn real(dir: &Path, cap: u64, keep_head: u64) -> OutputLog {
-    OutputLog::with_config(Config::new(dir.join("log"), LogLimits { cap, keep_head }))
+    let config = Config::new(dir.join("log"), LogLimits { cap, keep_head });
+    OutputLog::with_config(config, &LogSpace::new(u64::MAX))
 }
 
 async fn read_all(mut reader: StreamReader) -> Vec<u8> {
@@ -108,7 +109,7 @@ async fn a_name_that_is_used_again_leaves_the_log_before_alone() {
             cap: 256 << 20,
             keep_head: 0,
         };
-        OutputLog::new(dir.path().join("name"), limits)
+        OutputLog::new(dir.path().join("name"), limits, &LogSpace::new(u64::MAX))
     };
     let write = async |log: &OutputLog, byte: u8| {
         log.append(Stdout, &vec![byte; 3 << 20]).await;
@@ -156,7 +157,7 @@ async fn a_finished_log_holds_neither_memory_nor_descriptors() {
 #[tokio::test]
 async fn a_follower_stops_at_the_end_and_not_at_late_output() {
     let dir = TempDir::new().unwrap();
-    let log = OutputLog::with_config(tiny(dir.path(), PLENTY, 0));
+    let log = tiny_log(dir.path(), PLENTY, 0);
     let follower = log.reader(Stdout, 0, true).unwrap();
     let joint = log.joint_reader(0, true).unwrap();
     log.append(Stdout, b"before").await;
@@ -177,7 +178,7 @@ async fn a_follower_stops_at_the_end_and_not_at_late_output() {
 #[tokio::test]
 async fn a_follower_wakes_for_bytes_and_for_the_end() {
     let dir = TempDir::new().unwrap();
-    let log = OutputLog::with_config(tiny(dir.path(), PLENTY, 0));
+    let log = tiny_log(dir.path(), PLENTY, 0);
     let stream = tokio::spawn(read_all(log.reader(Stderr, 0, true).unwrap()));
     let joint = tokio::spawn(joint_all(log.joint_reader(0, true).unwrap()));
     // Followers that are dropped while they wait leave no trace in the log.
@@ -211,7 +212,7 @@ async fn a_reader_near_the_live_end_gets_the_appended_memory() {
 #[tokio::test]
 async fn the_cap_keeps_the_head_and_the_newest() {
     let dir = TempDir::new().unwrap();
-    let log = OutputLog::with_config(tiny(dir.path(), 400, 70));
+    let log = tiny_log(dir.path(), 400, 70);
     let all = numbered(3000);
     for piece in all.chunks(10) {
         log.append(Stdout, piece).await;
@@ -252,7 +253,7 @@ async fn the_cap_keeps_the_head_and_the_newest() {
 #[tokio::test]
 async fn a_reader_keeps_the_segment_it_is_in() {
     let dir = TempDir::new().unwrap();
-    let log = OutputLog::with_config(tiny(dir.path(), 400, 0));
+    let log = tiny_log(dir.path(), 400, 0);
     let all = numbered(2000);
     log.append(Stdout, &all[..200]).await;
     settled(&log).await;
@@ -275,7 +276,7 @@ async fn a_reader_keeps_the_segment_it_is_in() {
 async fn a_disk_that_refuses_costs_bytes_but_neither_time_nor_truth() {
     let dir = TempDir::new().unwrap();
     std::fs::write(dir.path().join("file"), b"").unwrap();
-    let log = OutputLog::with_config(tiny(&dir.path().join("file"), PLENTY, 20));
+    let log = tiny_log(&dir.path().join("file"), PLENTY, 20);
     let all = numbered(1000);
     for piece in all.chunks(10) {
         log.append(Stdout, piece).await;
@@ -301,6 +302,89 @@ async fn a_disk_that_refuses_costs_bytes_but_neither_time_nor_truth() {
         read_all(log.reader(Stdout, 1000, false).unwrap()).await,
         all
     );
+}
+
+fn sharing(dir: &Path, name: &str, space: &LogSpace) -> OutputLog {
+    OutputLog::with_config(tiny(&dir.join(name), PLENTY, 100), space)
+}
+
+/// Bytes of all files below.
+fn on_disk(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
+    let sizes = entries.map(|entry| match entry.metadata().unwrap() {
+        found if found.is_dir() => on_disk(&entry.path()),
+        found => found.len(),
+    });
+    sizes.sum()
+}
+
+#[tokio::test]
+async fn logs_that_ended_make_room_for_others_the_oldest_first() {
+    let dir = TempDir::new().unwrap();
+    let space = LogSpace::new(1000);
+    let all = numbered(400);
+    let mut ended = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        let log = sharing(dir.path(), name, &space);
+        log.append(Stdout, &all).await;
+        log.end();
+        settled(&log).await;
+        assert!(on_disk(dir.path()) <= 1000, "after {name}");
+        ended.push(log);
+    }
+    let dropped: Vec<u64> = ended.iter().map(|log| log.dropped(Stdout)).collect();
+    assert_eq!(dropped, [400, 400, 0, 0]);
+    // What is gone is told, and an excerpt counts it.
+    let gone = ended[0].reader(Stdout, 0, false);
+    assert!(matches!(gone, Err(OutputError::Gone { first_offset: 400 })));
+    let excerpt = ended[0].excerpt(Stdout, 400, Truncate::Both).await.unwrap();
+    assert_eq!((excerpt.bytes.len(), excerpt.omitted), (0, 400));
+    let kept = read_all(ended[3].reader(Stdout, 0, false).unwrap()).await;
+    assert_eq!(kept, all);
+    // The room of a log that is gone is there for the next.
+    // On a thread without a runtime its files go at once.
+    std::thread::spawn(move || drop(ended)).join().unwrap();
+    let last = sharing(dir.path(), "e", &space);
+    last.append(Stdout, &numbered(900)).await;
+    settled(&last).await;
+    assert_eq!(last.dropped(Stdout), 0);
+}
+
+#[tokio::test]
+async fn a_running_log_without_room_goes_on_live() {
+    let dir = TempDir::new().unwrap();
+    let space = LogSpace::new(500);
+    let first = sharing(dir.path(), "a", &space);
+    first.append(Stdout, &numbered(450)).await;
+    settled(&first).await;
+    let second = sharing(dir.path(), "b", &space);
+    let mut live = second.reader(Stdout, 0, true).unwrap();
+    for piece in numbered(1000).chunks(10) {
+        second.append(Stdout, piece).await;
+        assert_eq!(live.next().await.unwrap().unwrap(), piece);
+    }
+    second.end();
+    settled(&second).await;
+    assert!(second.dropped(Stdout) > 0);
+    assert_eq!(first.dropped(Stdout), 0);
+    assert!(on_disk(dir.path()) <= 500);
+}
+
+#[tokio::test]
+async fn few_ended_logs_hold_in_memory_what_the_disk_refused() {
+    let dir = TempDir::new().unwrap();
+    let space = LogSpace::new(0);
+    let mut logs = Vec::new();
+    for number in 0..100 {
+        let log = sharing(dir.path(), &number.to_string(), &space);
+        log.append(Stdout, &numbered(200)).await;
+        log.end();
+        settled(&log).await;
+        logs.push(log);
+    }
+    let holding = logs.iter().filter(|log| log.dropped(Stdout) < 200).count();
+    assert_eq!(holding, 64);
+    assert!(logs[99].dropped(Stdout) < 200);
 }
 
 #[test]
@@ -364,7 +448,7 @@ fn a_damaged_order_is_refused() {
 #[tokio::test]
 async fn a_cancelled_runtime_does_not_stop_the_producer() {
     let dir = TempDir::new().unwrap();
-    let log = OutputLog::with_config(tiny(dir.path(), PLENTY, 0));
+    let log = tiny_log(dir.path(), PLENTY, 0);
     let other = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();

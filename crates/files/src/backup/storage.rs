@@ -10,12 +10,14 @@ mod http;
 use std::path::Path;
 use std::time::Duration;
 
+use sandshell_exec::space::Share;
 use sandshell_types::{BackupProgress, BackupRequest, BackupStage, Download, Multipart, Upload};
 use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::BackupError;
+use super::tally::NO_ROOM;
 pub(super) use http::Storage;
 use http::{Failed, Reply};
 
@@ -211,7 +213,7 @@ impl Storage {
     pub(super) async fn download(
         &self,
         download: &Download,
-        to: &Path,
+        (to, share): (&Path, &Share),
         cancel: &CancellationToken,
         progress: &watch::Sender<BackupProgress>,
     ) -> Result<(), BackupError> {
@@ -221,7 +223,7 @@ impl Storage {
         let mut retries = Retries::new(cancel);
         for _ in 0..RESUMES {
             let before = fetch.got;
-            let going_on = self.go_on(&download.url, &mut file, &mut fetch, progress);
+            let going_on = self.go_on(&download.url, (&mut file, share), &mut fetch, progress);
             match retries.attempt(going_on).await {
                 Ok(()) => {
                     file.flush().await?;
@@ -244,13 +246,14 @@ impl Storage {
     async fn go_on(
         &self,
         url: &str,
-        file: &mut tokio::fs::File,
+        (file, share): (&mut tokio::fs::File, &Share),
         fetch: &mut Fetch,
         progress: &watch::Sender<BackupProgress>,
     ) -> Result<(), Failed> {
         let mut reply = self.get_from(url, fetch.got, fetch.tag.as_deref()).await?;
         if !reply.is_rest {
             file.set_len(0).await?;
+            share.shrink(fetch.got);
             fetch.got = 0;
         }
         file.seek(std::io::SeekFrom::Start(fetch.got)).await?;
@@ -258,6 +261,9 @@ impl Storage {
             fetch.tag = reply.etag.take();
         }
         while let Some(data) = reply.next().await? {
+            if !share.grow(data.len() as u64) {
+                return Err(Failed::Here(NO_ROOM));
+            }
             file.write_all(&data).await?;
             fetch.got += data.len() as u64;
             progress.send_modify(|progress| progress.archive_bytes = fetch.got);

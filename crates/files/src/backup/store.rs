@@ -5,8 +5,9 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use sandshell_exec::space::{Share, Space};
 use sandshell_types::{
     ArchiveCounts, BackupId, BackupRecord, BackupRequest, BackupState, Timestamp,
 };
@@ -81,6 +82,8 @@ struct Manifest {
 pub(super) struct Entry {
     spec: Spec,
     begun_at: Timestamp,
+    /// What its archive has of the room of all; held for its drop.
+    _share: Arc<Share>,
     /// While it is being made.
     making: Option<(Task<BackupRecord>, CancellationToken)>,
     ready: Option<BackupRecord>,
@@ -125,29 +128,38 @@ impl Entry {
 
 pub(super) struct Store {
     dir: PathBuf,
+    /// The room of all archives.
+    space: Space,
     table: Mutex<HashMap<String, Entry>>,
     /// Names of what is there and cannot be read: not ours to replace.
     unreadable: HashSet<String>,
     temporaries: AtomicU64,
 }
 
-/// A file that is removed when it is dropped.
-pub(super) struct Temporary(PathBuf);
+/// A file that is removed when it is dropped, and with it what it has of the room.
+pub(super) struct Temporary {
+    path: PathBuf,
+    share: Share,
+}
 
 impl Temporary {
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        &self.path
+    }
+
+    pub(super) fn share(&self) -> &Share {
+        &self.share
     }
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 
 impl Store {
-    pub(super) fn open(dir: PathBuf) -> io::Result<Self> {
+    pub(super) fn open(dir: PathBuf, space: Space) -> io::Result<Self> {
         let mut table = HashMap::new();
         let mut unreadable = HashSet::new();
         let found = match std::fs::read_dir(&dir) {
@@ -159,7 +171,12 @@ impl Store {
             let path = entry?.path();
             match read_manifest(&path) {
                 Ok(manifest) => {
+                    let share = space.share();
+                    if manifest.record.stored {
+                        share.add(manifest.record.size);
+                    }
                     let entry = Entry {
+                        _share: Arc::new(share),
                         spec: manifest.spec,
                         begun_at: manifest.record.created_at,
                         making: None,
@@ -183,6 +200,7 @@ impl Store {
         }
         Ok(Self {
             dir,
+            space,
             table: Mutex::new(table),
             unreadable,
             temporaries: AtomicU64::new(0),
@@ -193,14 +211,19 @@ impl Store {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// For an archive that is to be made.
+    pub(super) fn share(&self) -> Share {
+        self.space.share()
+    }
+
     /// Takes an id for a backup that is to be made. Gives the one that has it, if its spec is the
     /// same.
     pub(super) fn claim(
         &self,
         id: &BackupId,
         spec: Spec,
-        task: Task<BackupRecord>,
-        cancel: CancellationToken,
+        making: (Task<BackupRecord>, CancellationToken),
+        share: Arc<Share>,
     ) -> Result<Option<Task<BackupRecord>>, BackupError> {
         if self.unreadable.contains(id.as_str()) {
             return Err(BackupError::Unreadable { id: id.to_string() });
@@ -226,7 +249,8 @@ impl Store {
         let entry = Entry {
             spec,
             begun_at: now,
-            making: Some((task, cancel)),
+            _share: share,
+            making: Some(making),
             ready: None,
         };
         table.insert(id.to_string(), entry);
@@ -293,7 +317,10 @@ impl Store {
         let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(format!("{TEMPORARY}{number}"));
         tokio::fs::File::create(&path).await?;
-        Ok(Temporary(path))
+        Ok(Temporary {
+            path,
+            share: self.share(),
+        })
     }
 
     /// Writes the manifest; from now on the backup can be restored.

@@ -5,7 +5,12 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::rc::Rc;
 
+use rustix::io::Errno;
+use sandshell_exec::space::Share;
 use sha2::{Digest as _, Sha256};
+
+/// The backups have all the bytes they may have: the error of a quota, which this is one of.
+pub(super) const NO_ROOM: Errno = Errno::DQUOT;
 
 /// Bytes so far, and their SHA-256.
 #[derive(Debug, Default)]
@@ -31,17 +36,19 @@ impl Tally {
     }
 }
 
-/// Writes to a file and counts.
+/// Writes to a file and counts, as long as there is room.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     file: &'a File,
+    share: &'a Share,
     pub(super) tally: Tally,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(file: &'a File) -> Self {
+    pub(super) fn new(file: &'a File, share: &'a Share) -> Self {
         Self {
             file,
+            share,
             tally: Tally::default(),
         }
     }
@@ -49,7 +56,14 @@ impl<'a> Writer<'a> {
 
 impl Write for Writer<'_> {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(data)?;
+        let wanted = data.len() as u64;
+        if !self.share.grow(wanted) {
+            return Err(NO_ROOM.into());
+        }
+        let written = self.file.write(data);
+        let bytes = *written.as_ref().unwrap_or(&0) as u64;
+        self.share.shrink(wanted - bytes);
+        let written = written?;
         self.tally.add(data.get(..written).unwrap_or(data));
         Ok(written)
     }

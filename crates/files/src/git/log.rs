@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use sandshell_exec::Executor;
-use sandshell_types::{GitCommit, GitLogRequest, GitSignature, List};
+use sandshell_types::{GitCommit, GitLogRequest, GitSignature, List, Room};
 
 use super::command::With;
 use super::{GitError, Place, check_optional, check_paths};
@@ -49,13 +49,23 @@ pub async fn log(executor: &Executor, request: GitLogRequest) -> Result<List<Git
         });
     }
     let done = done.succeeded()?;
-    let mut items = commits(&done.stdout);
-    let more = items.len() > limit as usize;
-    items.truncate(limit as usize);
-    Ok(List {
+    Ok(page(&done.stdout, done.omitted > 0, limit as usize, skip))
+}
+
+/// What of git's answer is on the page; `cut` when not all of it was read.
+fn page(output: &[u8], cut: bool, limit: usize, skip: u64) -> List<GitCommit> {
+    let mut items = commits(output);
+    // What was not read began in the last one, which the next page gives as a whole.
+    if cut && items.len() > 1 {
+        items.pop();
+    }
+    let kept = Room::of_page(limit).fitting(&items);
+    let more = cut || kept < items.len();
+    items.truncate(kept);
+    List {
         items,
-        next_cursor: more.then(|| (skip + u64::from(limit)).to_string()),
-    })
+        next_cursor: more.then(|| (skip + kept as u64).to_string()),
+    }
 }
 
 pub(crate) fn commits(output: &[u8]) -> Vec<GitCommit> {
@@ -87,4 +97,28 @@ fn commit(fields: &[String]) -> Option<GitCommit> {
         subject: message.lines().next().unwrap_or_default().to_owned(),
         message,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_goes_on_wherever_it_ends() {
+        let one = |message: &str| format!("aa\0\0n\0e\x001\0n\0e\x001\0{message}\0");
+        let found = |output: &str, cut, limit| {
+            let page = page(output.as_bytes(), cut, limit, 10);
+            (page.items.len(), page.next_cursor)
+        };
+        let on = |at: &str| Some(at.to_owned());
+        let short = one("m").repeat(3);
+        assert_eq!(found(&short, false, 3), (3, None));
+        assert_eq!(found(&short, false, 2), (2, on("12")));
+        // Git said more than was read: the last message may not be whole.
+        assert_eq!(found(&short, true, 3), (2, on("12")));
+        assert_eq!(found(&one("m"), true, 3), (1, on("11")));
+        // Its first line is given twice, as the subject too.
+        let long = one(&"\u{1}".repeat(sandshell_types::PAGE_BYTES / 24 + 1));
+        assert_eq!(found(&long.repeat(5), false, 4), (2, on("12")));
+    }
 }

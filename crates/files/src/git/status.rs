@@ -2,7 +2,7 @@
 
 use sandshell_exec::Executor;
 use sandshell_types::{
-    Env, GitConflictKind, GitFileState, GitStatusEntry, GitStatusReply, GitStatusRequest,
+    Env, GitConflictKind, GitFileState, GitStatusEntry, GitStatusReply, GitStatusRequest, Room,
 };
 
 use super::command::With;
@@ -48,6 +48,7 @@ pub(crate) fn parse(output: &[u8]) -> GitStatusReply {
         entries: Vec::new(),
         omitted_entries: 0,
     };
+    let mut room = Room::of_answer(MAX_ENTRIES);
     let mut records = output
         .split(|b| *b == 0)
         .filter(|record| !record.is_empty());
@@ -62,10 +63,11 @@ pub(crate) fn parse(output: &[u8]) -> GitStatusReply {
             continue;
         };
         reply.clean &= entry.worktree == GitFileState::Ignored;
-        if reply.entries.len() < MAX_ENTRIES {
-            reply.entries.push(entry);
-        } else {
+        if room.is_full() {
             reply.omitted_entries += 1;
+        } else {
+            room.take(&entry);
+            reply.entries.push(entry);
         }
     }
     reply

@@ -20,7 +20,7 @@ use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use sandshell_agent::parts::{ApiError, Kept, KeptBody, is_ready};
+use sandshell_agent::parts::{ApiError, Kept, KeptBody, fault_of_body, is_ready};
 use sandshell_sys::quiet::QuietStream;
 use sandshell_sys::task;
 use sandshell_types::ErrorCode;
@@ -201,11 +201,13 @@ fn unreachable(error: &dyn std::fmt::Display) -> ApiError {
 }
 
 fn broken(error: &hyper::Error) -> ApiError {
-    ApiError::new(
-        ErrorCode::SandboxUnreachable,
-        format!("the sandbox's agent broke off: {error}"),
-    )
-    .hint("It may have done what was asked; GET the sandbox itself for its state.")
+    fault_of_body(error).unwrap_or_else(|| {
+        ApiError::new(
+            ErrorCode::SandboxUnreachable,
+            format!("the sandbox's agent broke off: {error}"),
+        )
+        .hint("It may have done what was asked; GET the sandbox itself for its state.")
+    })
 }
 
 /// The body of an answer. The sandbox counts as used until its end.

@@ -558,7 +558,7 @@ class FindReply:
     timed_out: bool
     """The time ran out."""
     truncated: bool
-    """There are more than `limit`, or the time ran out."""
+    """There are more than `limit`, or than an answer holds, or the time ran out."""
     unreadable: int
     """Directories that the user may not read."""
 
@@ -774,7 +774,7 @@ class GitStatusReply:
     commit: str | None = None
     """The commit it is at; absent before the first one."""
     entries: list[GitStatusEntry]
-    """What is changed; at most 10,000."""
+    """What is changed; at most 10,000, or as many as an answer holds."""
     omitted_entries: int
     """How many more there are."""
     upstream: str | None = None
@@ -959,7 +959,7 @@ class PortRecord:
     addresses: list[str]
     """The addresses it is bound to; `0.0.0.0` and `::` mean all."""
     command: str
-    """Its command line."""
+    """Its command line; of a longer one the first KiB."""
     exposed: bool = False
     """Whether a port token opens it."""
     pid: int
@@ -994,7 +994,9 @@ class PortWaitReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortsEvent:
-    """First of the events of `GET /v1/ports`: all ports there are."""
+    """First of the events of `GET /v1/ports`: all ports there are. What is more than 8 MiB of them
+    follows as `opened`.
+    """
     items: list[PortRecord]
     """The ports."""
 
@@ -1041,7 +1043,7 @@ class Problem:
 class ProcessInfo:
     """One running process."""
     command: str
-    """Its command line."""
+    """Its command line; of a longer one the first KiB."""
     pid: int
     """Its pid as the agent sees it."""
     state: str
@@ -1446,7 +1448,7 @@ class SearchSummary:
     timed_out: bool
     """The time ran out."""
     truncated: bool
-    """There are more matches than `limit`, or the time ran out."""
+    """There are more matches than `limit`, or than an answer holds, or the time ran out."""
     unreadable: int
     """Files and directories that the user may not read."""
 
@@ -1602,7 +1604,7 @@ class StdinReply:
 class Survivor:
     """A process that a kill could not end."""
     command: str
-    """Its command line."""
+    """Its command line; of a longer one the first KiB."""
     pid: int
     """Its pid as the agent sees it."""
 

@@ -831,7 +831,7 @@ export interface components {
             items: components["schemas"]["FileEntry"][];
             /** @description The time ran out. */
             timed_out: boolean;
-            /** @description There are more than `limit`, or the time ran out. */
+            /** @description There are more than `limit`, or than an answer holds, or the time ran out. */
             truncated: boolean;
             /**
              * Format: int64
@@ -1445,7 +1445,7 @@ export interface components {
             clean: boolean;
             /** @description The commit it is at; absent before the first one. */
             commit?: string | null;
-            /** @description What is changed; at most 10,000. */
+            /** @description What is changed; at most 10,000, or as many as an answer holds. */
             entries: components["schemas"]["GitStatusEntry"][];
             /**
              * Format: int64
@@ -2157,7 +2157,7 @@ export interface components {
             items: {
                 /** @description The addresses it is bound to; `0.0.0.0` and `::` mean all. */
                 addresses: string[];
-                /** @description Its command line. */
+                /** @description Its command line; of a longer one the first KiB. */
                 command: string;
                 /** @description Whether a port token opens it. */
                 exposed?: boolean;
@@ -2628,7 +2628,7 @@ export interface components {
              */
             port: number;
         };
-        /** @description Ports as they come and go: `ports` first, with all there are. */
+        /** @description Ports as they come and go: `ports` first, with all there are; what is more than a page follows as `opened`. */
         PortEvents: components["schemas"]["PortEventsPorts"] | components["schemas"]["PortEventsOpened"] | components["schemas"]["PortEventsClosed"];
         /** @description `event: closed`; its data is JSON in one line. */
         PortEventsClosed: {
@@ -2687,7 +2687,7 @@ export interface components {
         PortRecord: {
             /** @description The addresses it is bound to; `0.0.0.0` and `::` mean all. */
             addresses: string[];
-            /** @description Its command line. */
+            /** @description Its command line; of a longer one the first KiB. */
             command: string;
             /** @description Whether a port token opens it. */
             exposed?: boolean;
@@ -2740,7 +2740,7 @@ export interface components {
              */
             timeout_ms?: number | null;
         };
-        /** @description First of the events of `GET /v1/ports`: all ports there are. */
+        /** @description First of the events of `GET /v1/ports`: all ports there are. What is more than 8 MiB of them follows as `opened`. */
         PortsEvent: {
             /** @description The ports. */
             items: components["schemas"]["PortRecord"][];
@@ -2814,7 +2814,7 @@ export interface components {
         ProcessId: string;
         /** @description One running process. */
         ProcessInfo: {
-            /** @description Its command line. */
+            /** @description Its command line; of a longer one the first KiB. */
             command: string;
             /**
              * Format: int32
@@ -3926,7 +3926,7 @@ export interface components {
             searched_files: number;
             /** @description The time ran out. */
             timed_out: boolean;
-            /** @description There are more matches than `limit`, or the time ran out. */
+            /** @description There are more matches than `limit`, or than an answer holds, or the time ran out. */
             truncated: boolean;
             /**
              * Format: int64
@@ -4333,7 +4333,7 @@ export interface components {
         StreamName: "stdout" | "stderr" | "late_stdout" | "late_stderr";
         /** @description A process that a kill could not end. */
         Survivor: {
-            /** @description Its command line. */
+            /** @description Its command line; of a longer one the first KiB. */
             command: string;
             /**
              * Format: int32

@@ -5,7 +5,7 @@ use super::*;
 
 async fn excerpt(text: &[u8], max: u64, truncate: Truncate) -> (Vec<u8>, u64) {
     let dir = TempDir::new().unwrap();
-    let log = OutputLog::with_config(tiny(dir.path(), PLENTY, 0));
+    let log = tiny_log(dir.path(), PLENTY, 0);
     log.append(Stdout, text).await;
     let Excerpt { bytes, omitted } = log.excerpt(Stdout, max, truncate).await.unwrap();
     assert_eq!(bytes.len() as u64 + omitted, text.len() as u64);
@@ -57,11 +57,7 @@ async fn an_excerpt_never_splits_a_character() {
 async fn an_excerpt_around_a_hole_is_still_text() {
     let dir = TempDir::new().unwrap();
     for keep_head in 60..70 {
-        let log = OutputLog::with_config(tiny(
-            &dir.path().join(keep_head.to_string()),
-            400,
-            keep_head,
-        ));
+        let log = tiny_log(&dir.path().join(keep_head.to_string()), 400, keep_head);
         log.append(Stdout, "€".repeat(1000).as_bytes()).await;
         settled(&log).await;
         for truncate in [Truncate::Head, Truncate::Tail, Truncate::Both] {

@@ -168,7 +168,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 async fn play(ops: Vec<Op>, cap: u64, keep_head: u64) {
     let dir = TempDir::new().unwrap();
-    let log = OutputLog::with_config(tiny(dir.path(), cap, keep_head));
+    let log = tiny_log(dir.path(), cap, keep_head);
     let mut model = Model::default();
     let mut ended: Option<Model> = None;
     let mut followers: Vec<(Stream, u64, Model, JoinHandle<_>)> = Vec::new();
