@@ -4,6 +4,7 @@
 //! whatever other descriptors its driver hands over. Owns the program's life: signals, its end, the
 //! end of its tree. Does not own what is said on the descriptors, nor a record: the driver keeps one.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,7 +103,8 @@ impl Attached {
             Target::Children => {
                 // Who cannot be seen for now is not told.
                 let program = procfs::pid_of(&self.live.pidfd).unwrap_or_default();
-                for pid in program.map(foreground).unwrap_or_default() {
+                let children = program.map(|pid| foreground(pid, &HashSet::new()));
+                for pid in children.unwrap_or_default() {
                     if let Ok(pinned) = procfs::pin(pid) {
                         let _ = signal::send(&pinned, number);
                     }

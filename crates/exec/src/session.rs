@@ -19,7 +19,7 @@ mod queue;
 pub(crate) mod shell;
 pub(crate) mod snapshot;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -84,6 +84,8 @@ pub(super) struct Facts {
     restores: u32,
     commands: u64,
     foreground: Option<CommandHandle>,
+    /// Children the shell had before the command that runs.
+    background: HashSet<i32>,
     settings: Settings,
     limits: Option<Limits>,
     /// The present shell, and former ones whose children still run.
@@ -180,6 +182,7 @@ impl SessionHandle {
                 restores: 0,
                 commands: 0,
                 foreground: None,
+                background: HashSet::new(),
                 settings,
                 limits: spec.limits.clone(),
                 trees: vec![birth.shell.running.live.clone()],
@@ -467,9 +470,13 @@ impl Session {
 
     /// What its processes use, and which of them the shell waits for.
     fn figures(&self) -> (SessionStats, Vec<ProcessInfo>) {
-        let (trees, commands) = {
+        let (trees, commands, background) = {
             let facts = self.facts();
-            (facts.trees.clone(), facts.commands)
+            (
+                facts.trees.clone(),
+                facts.commands,
+                facts.background.clone(),
+            )
         };
         let alive = |live: &Arc<Live>| live.tree.alive().unwrap_or_default();
         let pids: Vec<i32> = trees.iter().flat_map(alive).collect();
@@ -487,8 +494,9 @@ impl Session {
         let shell = trees
             .last()
             .and_then(|live| procfs::pid_of(&live.pidfd).unwrap_or_default());
-        let foreground = shell.map(foreground).unwrap_or_default();
+        let foreground = shell.map(|shell| foreground(shell, &background));
         let processes = foreground
+            .unwrap_or_default()
             .into_iter()
             .filter_map(|pid| {
                 let state = procfs::stat(pid).unwrap_or_default()?.state.to_string();

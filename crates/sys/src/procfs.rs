@@ -200,21 +200,18 @@ fn fields_of(text: &str) -> Option<Stat> {
     })
 }
 
-/// Whether a process ignores both SIGINT and SIGQUIT, as a shell without job control arranges for
-/// what it starts with `&`.
+/// Whether a process ignores SIGINT and does not leave SIGQUIT at its default, as a shell without job control
+/// arranges for what it starts with `&`: that ignores both, unless it has taken SIGQUIT for itself since.
 pub fn ignores_interrupt(pid: i32) -> bool {
-    const INT_AND_QUIT: u64 = (1 << (libc::SIGINT - 1)) | (1 << (libc::SIGQUIT - 1));
-    fs::read_to_string(format!("/proc/{pid}/status"))
-        .ok()
-        .and_then(|status| {
-            let hex = status
-                .lines()
-                .find_map(|l| l.strip_prefix("SigIgn:"))?
-                .trim()
-                .to_owned();
-            u64::from_str_radix(&hex, 16).ok()
-        })
-        .is_some_and(|ignored| ignored & INT_AND_QUIT == INT_AND_QUIT)
+    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
+        return false;
+    };
+    let has = |name: &str, signal: i32| {
+        let hex = status.lines().find_map(|line| line.strip_prefix(name));
+        let set = hex.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+        set.is_some_and(|set| set & (1 << (signal - 1)) != 0)
+    };
+    has("SigIgn:", libc::SIGINT) && (has("SigIgn:", libc::SIGQUIT) || has("SigCgt:", libc::SIGQUIT))
 }
 
 /// The command line with spaces between arguments, of a longer one the first KiB; the name in brackets

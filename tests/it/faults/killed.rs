@@ -421,12 +421,16 @@ async fn a_shell_killed_at_any_moment_costs_at_most_its_command() {
             ("restored", 137) => n += 1,
             _ => panic!("round {round}, killed after {after:?}: {done:?}"),
         }
-        let told: u64 = shell.out("echo $((n))").await.trim().parse().unwrap();
+        let next = shell.run("echo $((n))").await;
+        let told: u64 = next.stdout.trim().parse().unwrap();
         // The state is saved after the command has been answered. Killed in between, the shell is
-        // replaced with the state before, and the session's count of replacements tells of it.
+        // replaced with the state before; the next command and the count of replacements tell of it.
         let replaced = shell.record().await.restores > restores;
-        if told + 1 == n && done.session_state == "kept" && replaced {
+        let fell_back = done.session_state == "kept" && next.session_state == "restored_before";
+        if told + 1 == n && fell_back && replaced {
             (n, unsaved) = (told, unsaved + 1);
+        } else {
+            assert_eq!(next.session_state, "kept", "round {round}: {next:?}");
         }
         assert_eq!(told, n, "round {round}: {done:?}");
     }

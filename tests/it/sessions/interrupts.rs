@@ -158,6 +158,88 @@ async fn an_interrupt_goes_further_when_children_resist() {
     }
 }
 
+/// Bash ignores SIGQUIT for itself, so one that ignores SIGINT looks like what is started with `&`.
+#[tokio::test]
+async fn an_interrupt_ends_a_script_that_ignores_it_and_spares_the_background() {
+    let agent = Agent::start();
+    let kept = Kept::new(&agent).await;
+    let loops = "bash -c \"trap '' INT; echo deaf; while :; do :; done\"";
+    let waits = "bash -c \"trap '' INT; echo deaf; sleep 1000; echo on\"";
+    for (foreground, ready, method) in [
+        (loops, "deaf\n", "term"),
+        (waits, "deaf\n", "term"),
+        (&format!("{waits} | cat"), "deaf\n", "term"),
+        (
+            &format!("{{ {loops} >&3 | {loops} >&3; }} 3>&1"),
+            "deaf\ndeaf\n",
+            "kill",
+        ),
+        (
+            "(trap '' INT; echo deaf; while :; do :; done)",
+            "deaf\n",
+            "term",
+        ),
+        (
+            "bash -c \"trap '' INT TERM; echo deaf; exec sleep 1000\"",
+            "deaf\n",
+            "kill",
+        ),
+    ] {
+        let (ended, spared) = (marker(), marker());
+        let command = format!(
+            "MARKER={spared} sleep 1000 & until grep -q ^sleep /proc/$!/cmdline; do :; done
+            export MARKER={ended}; {foreground}"
+        );
+        kept.interrupt(&command, &[ready], &[method]).await;
+        assert_eq!(alive_with_marker(&ended), Vec::<i32>::new(), "{foreground}");
+        assert_eq!(alive_with_marker(&spared).len(), 1, "{foreground}");
+    }
+}
+
+#[tokio::test]
+async fn an_interrupt_ends_what_a_shell_that_came_back_has_left() {
+    let agent = Agent::start();
+    let kept = Kept::new(&agent).await;
+    for child in [
+        "trap '' INT; echo deaf >&3; exec sleep 1000",
+        "trap '' INT; echo deaf >&3; while :; do :; done",
+        "trap : INT; echo deaf >&3; sleep 1000; sleep 1000",
+    ] {
+        for around in ["x=$(_)", "x=$(_; :)", "read x < <(_)"] {
+            let marker = marker();
+            let child = format!("MARKER={marker} bash -c \"{child}\"");
+            let command = format!("{{ {}; }} 3>&1", around.replace('_', &child));
+            kept.interrupt(&command, &["deaf\n"], &["term"]).await;
+            assert_eq!(alive_with_marker(&marker), Vec::<i32>::new(), "{command}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_interrupt_spares_what_earlier_commands_have_left_though_it_heeds_interrupts() {
+    let agent = Agent::start();
+    let shell = Shell::new(&agent).await;
+    let (marker, ready) = (
+        marker(),
+        agent.work_dir().join("ready").display().to_string(),
+    );
+    let heeds =
+        "import signal; signal.signal(2, signal.SIG_DFL); print(1, flush=True); signal.pause()";
+    shell
+        .out(&format!(
+            "MARKER={marker} python3 -c '{heeds}' >{ready} & until [ -s {ready} ]; do :; done"
+        ))
+        .await;
+    for command in ["sleep 1000", "bash -c \"trap '' INT; exec sleep 1000\""] {
+        let running = shell.go(command).await;
+        in_time(shell.client.interrupt_session(&shell.id))
+            .await
+            .unwrap();
+        assert_eq!(shell.result(&running).await.exit_code, 130, "{command}");
+        assert_eq!(alive_with_marker(&marker).len(), 1, "{command}");
+    }
+}
+
 #[tokio::test]
 async fn an_interrupt_ends_a_stopped_child_too() {
     let agent = Agent::start();
@@ -362,6 +444,27 @@ async fn a_timeout_keeps_shell_and_state_and_returns_what_there_was() {
         assert!(result.duration_ms >= timeout, "{result:?}");
         assert_eq!(kept.shell.out("echo $w").await, "new\n");
         kept.check(command).await;
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_keeps_the_state_though_a_script_ignores_interrupts() {
+    let agent = Agent::start();
+    let kept = Kept::new(&agent).await;
+    for command in [
+        "bash -c \"trap '' INT; sleep 1000; echo on\"",
+        "x=$(bash -c \"trap '' INT; sleep 1000; echo on\")",
+    ] {
+        let marker = marker();
+        let command = format!("export MARKER={marker}; {command}");
+        let (result, _) = timed_out_after_its_output(&kept.shell, &command).await;
+        assert_eq!(
+            (result.exit_code, result.session_state.as_str()),
+            (130, "kept"),
+            "{result:?}"
+        );
+        assert_eq!(alive_with_marker(&marker), Vec::<i32>::new(), "{command}");
+        kept.check(&command).await;
     }
 }
 

@@ -1,5 +1,6 @@
 //! A session's life: spec, fork, processes from its state, limits in time, figures.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sandshell_client::Client;
@@ -10,7 +11,7 @@ use sandshell_client::types::{
 use sandshell_testkit::{Agent, alive_with_marker, wait_for_exit_of};
 
 use crate::calls::{
-    DEADLINE, Shell, code_of, env, exec, follow, in_time, marker, process_of, start, text,
+    DEADLINE, Shell, code_of, env, exec, follow, in_time, marker, process_of, skipped, start, text,
     wait_for_exit,
 };
 
@@ -393,6 +394,100 @@ async fn a_posix_shell_serves_too_and_says_what_is_lost() {
     assert_eq!(shell.out("pwd; echo $E").await, "/usr\ne\n");
     assert_eq!(shell.run("exit 3").await.exit_code, 3);
     assert_eq!(shell.out("pwd; echo $E").await, "/usr\ne\n");
+}
+
+/// The shells of other systems that are here, by the name that makes them a POSIX shell.
+fn posix_shells(agent: &Agent) -> Vec<String> {
+    let mut shells = vec!["/bin/sh".to_owned()];
+    match ["/bin/busybox", "/usr/bin/busybox"]
+        .map(Path::new)
+        .into_iter()
+        .find(|path| path.exists())
+    {
+        Some(busybox) => {
+            let link = agent.work_dir().join("sh");
+            std::os::unix::fs::symlink(busybox, &link).unwrap();
+            shells.push(link.display().to_string());
+        }
+        None => skipped("there is no busybox"),
+    }
+    shells
+}
+
+/// They read their script in blocks, so everything is read while they wait for a child.
+#[tokio::test]
+async fn a_posix_shell_that_waits_for_a_child_is_not_taken_for_one_that_lost_its_completion() {
+    let agent = Agent::start();
+    for path in posix_shells(&agent) {
+        let request = SessionRequest {
+            shell: Some(path.clone()),
+            ..Default::default()
+        };
+        let shell = Shell::with(&agent, &request).await;
+        shell.out("v=1").await;
+        for command in [
+            "sleep 1; echo done",
+            "y=$(sleep 1; echo done); echo $y",
+            "sleep 1 | cat; echo done",
+            "sleep 1 & wait; echo done",
+        ] {
+            let result = shell.run(command).await;
+            assert_eq!(
+                (result.stdout.as_str(), result.session_state.as_str()),
+                ("done\n", "kept"),
+                "{path}: {command}: {result:?}"
+            );
+        }
+        assert_eq!(shell.out("echo $v").await, "1\n", "{path}");
+        // One that does wait for its next line is still found, also after it has waited for a child.
+        for command in ["set -n", "sleep 1; set -n"] {
+            let lost = shell.run(command).await;
+            assert_eq!(
+                (lost.exit_code, lost.session_state.as_str()),
+                (137, "restored_before"),
+                "{path}: {command}: {lost:?}"
+            );
+            assert_eq!(shell.out("echo next").await, "next\n", "{path}");
+        }
+        let unclosed = shell.run("echo 'unclosed").await;
+        assert_eq!(unclosed.exit_code, 2, "{path}: {unclosed:?}");
+        assert!(
+            unclosed.stderr.contains("nterminated quoted string"),
+            "{path}: {unclosed:?}"
+        );
+        assert_eq!(shell.out("echo next").await, "next\n", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_trap_on_exit_says_in_a_posix_shell_is_output() {
+    let agent = Agent::start();
+    for path in posix_shells(&agent) {
+        let request = SessionRequest {
+            shell: Some(path.clone()),
+            ..Default::default()
+        };
+        let shell = Shell::with(&agent, &request).await;
+        let result = shell
+            .run("trap 'echo bye; echo err >&2' EXIT; echo out; exit 2")
+            .await;
+        assert_eq!(
+            (
+                result.stdout.as_str(),
+                result.stderr.as_str(),
+                result.exit_code
+            ),
+            ("out\nbye\n", "err\n", 2),
+            "{path}"
+        );
+        // The streams are the command's own, and its status reaches the next.
+        let request = SessionExecRequest {
+            stdin: Some("in".into()),
+            ..text("cat; exec >/dev/null; echo hidden; (exit 3)")
+        };
+        assert_eq!(shell.ask(&request).await.stdout, "in", "{path}");
+        assert_eq!(shell.out("echo $?; cat").await, "3\n", "{path}");
+    }
 }
 
 /// A shell that does not answer while it is prepared ran nothing of the command: another one takes over, and

@@ -216,6 +216,32 @@ async fn changes_of_a_command_that_was_killed_are_not_half_there() {
     }
 }
 
+/// The answer comes before the state is saved, and these keep the shell from saving it.
+#[tokio::test]
+async fn a_state_lost_behind_an_answer_is_told_by_the_next_command() {
+    let agent = Agent::start();
+    for losing in [
+        "ulimit -f 0; y=2",
+        "set -r; y=2",
+        "ulimit -f 1; printf -v y '%05000d' 0",
+    ] {
+        let shell = Shell::new(&agent).await;
+        shell.out("x=1").await;
+        assert_eq!(shell.run(losing).await.session_state, "kept", "{losing}");
+        for (command, said, state) in [
+            ("echo $x ${y-unset}; z=3", "1 unset\n", "restored_before"),
+            ("echo $x ${y-unset} $z", "1 unset 3\n", "kept"),
+        ] {
+            let result = shell.run(command).await;
+            assert_eq!(
+                (result.stdout.as_str(), result.session_state.as_str()),
+                (said, state),
+                "{losing}: {result:?}"
+            );
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_shell_killed_while_idle_is_replaced() {
     let agent = Agent::start();

@@ -115,7 +115,7 @@ impl Dialect {
             Self::Bash => &[],
             Self::Posix => &[
                 "after exit only exported variables, aliases, umask and the working directory are restored, and a fork or a process from this session starts with only those",
-                "an interrupt that meets a loop of builtins has to replace the shell",
+                "an interrupt that meets a loop of builtins has to replace the shell, and one that meets `wait` ends what is waited for",
                 "programs inherit descriptor 31, a directory they can neither list nor write, descriptor 9, on which the shell answers, and descriptor 42, from which it reads",
             ],
         }
@@ -227,13 +227,19 @@ impl Dialect {
             0 => String::new(),
             _ => format!("case $- in *e*);;*){b}. {};esac\n", at!("q")),
         };
-        format!(
-            "{status}{b}. {}{stdin} >|{} 2>|{}\n{}",
-            at!("command"),
-            at!("o"),
-            at!("e"),
-            self.completion(seq),
-        )
+        let (command, out, err) = (at!("command"), at!("o"), at!("e"));
+        match self {
+            Self::Bash => format!(
+                "{status}builtin . {command}{stdin} >|{out} 2>|{err}\n{}",
+                self.completion(seq)
+            ),
+            // Not redirected for the text alone: a POSIX shell undoes that before it runs a trap on EXIT,
+            // whose output would be lost. `eval` puts the status in before `exec` makes it its own.
+            Self::Posix => format!(
+                "exec{stdin} >|{out} 2>|{err}\n{status}. {command}\n\
+                 eval \"exec </dev/null >/dev/null 2>&1;printf '%s\\\\0' d{seq} $? \\\"\\${{PWD-}}\\\">&9\"\n"
+            ),
+        }
     }
 
     /// Sources a file of the session directory, with nothing of ours on its streams.

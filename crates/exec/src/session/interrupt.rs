@@ -5,14 +5,19 @@
 //! ```
 //!
 //! The shell gets a real-time signal whose trap unwinds it; what it waits for in the foreground gets
-//! SIGINT first. A shell without job control starts background children with SIGINT and SIGQUIT
-//! ignored, which tells them apart: they are spared. The second SIGINT is for a child that was
-//! between fork and exec when the first one came.
+//! SIGINT first. The second SIGINT is for a child that was between fork and exec when the first one
+//! came. A shell that comes back early, as out of a `$(…)`, leaves behind what resists: that goes
+//! through the remaining stages all the same before the command is over.
+//!
+//! What a shell put in the background is spared. What it had started before the command is that, and
+//! what bears the mark: a shell without job control starts background children with SIGINT and SIGQUIT
+//! ignored. A script that ignores SIGINT bears it too, because bash ignores SIGQUIT for itself; but a
+//! shell that waits has started nothing since, so what it started last is no background child.
 //!
 //! A shell holds SIGINT back while it forks, so a subshell can die of ours and leave a child that
 //! was born too late to be seen: an orphan, which may hold the pipe that the session's shell reads.
-//! Orphans that were there before the interrupt are daemons and are spared; those that appear
-//! during it belong to the command.
+//! Orphans that were there before the interrupt are daemons and are spared, with all below them; those
+//! that appear during it belong to the command.
 //!
 //! The last stage takes what the command changed, so a shell comes to it only when it had a chance to
 //! end the command ([`Patience`]).
@@ -34,13 +39,18 @@ const SIGCONT: i32 = 18;
 /// How often a shell that was starved gets the time of the last stage again.
 const STARVED: u32 = 14;
 
+/// How often what a shell waits for is killed, and the time for each: it may wait for several, of which only
+/// the last is known to be no background child.
+const KILLS: (u32, Duration) = (14, Duration::from_millis(50));
+
 /// How far an interrupt had to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     Int,
     IntAgain,
     Term,
-    Kill,
+    /// With how often it comes again.
+    Kill(u32),
     ShellKilled,
 }
 
@@ -49,19 +59,29 @@ impl Stage {
         match self {
             Self::Int | Self::IntAgain => "int",
             Self::Term => "term",
-            Self::Kill => "kill",
+            Self::Kill(_) => "kill",
             Self::ShellKilled => "shell_killed",
         }
     }
 
-    /// What comes next, and how long this stage may take.
-    fn next(self) -> Option<(Duration, Self)> {
+    /// How long it may take.
+    fn time(self) -> Duration {
         match self {
-            Self::Int => Some((Duration::from_millis(20), Self::IntAgain)),
-            Self::IntAgain => Some((Duration::from_millis(130), Self::Term)),
-            Self::Term => Some((Duration::from_millis(150), Self::Kill)),
-            Self::Kill => Some((Duration::from_millis(700), Self::ShellKilled)),
-            Self::ShellKilled => None,
+            Self::Int => Duration::from_millis(20),
+            Self::IntAgain => Duration::from_millis(130),
+            Self::Term => Duration::from_millis(150),
+            Self::Kill(_) => KILLS.1,
+            Self::ShellKilled => KILLS.0 * KILLS.1,
+        }
+    }
+
+    fn next(self) -> Self {
+        match self {
+            Self::Int => Self::IntAgain,
+            Self::IntAgain => Self::Term,
+            Self::Term => Self::Kill(KILLS.0 - 1),
+            Self::Kill(0) | Self::ShellKilled => Self::ShellKilled,
+            Self::Kill(again) => Self::Kill(again - 1),
         }
     }
 }
@@ -70,23 +90,37 @@ impl Stage {
 #[derive(Debug)]
 pub(super) struct Interrupt {
     pub(super) stage: Stage,
-    patience: Option<Patience>,
+    patience: Patience,
     dialect: Dialect,
-    /// Orphans from before it.
+    /// Children of the shell from before the command.
+    background: HashSet<i32>,
+    /// What was there before it and is not of the foreground.
     spared: HashSet<i32>,
+    /// What was signalled and is of the foreground wherever it is now.
+    signalled: HashSet<i32>,
+    shell_waits: bool,
 }
 
 impl Interrupt {
     /// Begins with SIGINT.
-    pub(super) fn begin(live: &Live, dialect: Dialect) -> Self {
+    pub(super) fn begin(live: &Live, dialect: Dialect, background: HashSet<i32>) -> Self {
+        // Before the foreground is looked at: what is born in between belongs to it.
+        let mut spared: HashSet<i32> = alive(live).collect();
+        if let Some(shell) = shell_of(live) {
+            spared.remove(&shell);
+            for pid in foreground(shell, &background) {
+                spared.remove(&pid);
+            }
+        }
+        let stage = Stage::Int;
         let mut interrupt = Self {
-            stage: Stage::Int,
-            patience: None,
+            stage,
+            patience: Patience::with(&live.pidfd, stage.time(), 0),
             dialect,
-            spared: procfs::pid_of(&live.pidfd)
-                .unwrap_or_default()
-                .map(|shell| orphans(live, shell).collect())
-                .unwrap_or_default(),
+            background,
+            spared,
+            signalled: HashSet::new(),
+            shell_waits: true,
         };
         interrupt.act(live);
         interrupt
@@ -94,69 +128,117 @@ impl Interrupt {
 
     /// Resolves when the present stage has had its time.
     pub(super) async fn stage_over(&self) {
-        match &self.patience {
-            Some(patience) => patience.over().await,
-            None => std::future::pending().await,
+        match self.stage {
+            Stage::ShellKilled if self.shell_waits => std::future::pending().await,
+            _ => self.patience.over().await,
         }
     }
 
     /// Goes on to the next stage.
     pub(super) fn advance(&mut self, live: &Live) {
-        if let Some(patience) = &mut self.patience
-            && !patience.is_lost(&live.pidfd)
-        {
+        if !self.patience.is_lost(&live.pidfd) {
             return;
         }
-        if let Some((_, next)) = self.stage.next() {
-            self.stage = next;
-            self.act(live);
+        self.stage = self.stage.next();
+        self.act(live);
+        let again = match self.stage {
+            Stage::Kill(_) => STARVED,
+            _ => 0,
+        };
+        self.patience = Patience::with(&live.pidfd, self.stage.time(), again);
+    }
+
+    /// Now that the shell waits for nothing more: takes what of its foreground is left through the
+    /// stages that remain. Only what cannot be killed outlives that.
+    pub(super) async fn finish(&mut self, live: &Live) {
+        self.shell_waits = false;
+        while let Some(pid) = self.targets(live).into_iter().next() {
+            tokio::select! {
+                biased;
+                () = ended(pid) => {}
+                () = self.stage_over() => {
+                    if self.stage.next() == Stage::ShellKilled {
+                        return;
+                    }
+                    self.advance(live);
+                }
+            }
         }
     }
 
     fn act(&mut self, live: &Live) {
-        if self.stage != Stage::ShellKilled && self.dialect == Dialect::Bash {
+        // Looked at before the signal, while the shell still waits.
+        let targets = self.targets(live);
+        self.signalled.extend(self.left_by_shell(live, &targets));
+        if self.stage != Stage::ShellKilled && self.shell_waits && self.dialect == Dialect::Bash {
             // The shell first: its trap is pending when the child it waits for ends. Again at each
             // stage: a signal that came just before the shell began to read wakes it from nothing.
             let _ = signal::send(&live.pidfd, signal::interrupt_signal());
         }
-        let shell = procfs::pid_of(&live.pidfd).unwrap_or_default();
-        let mut children = shell.map(foreground).unwrap_or_default();
-        if self.stage != Stage::Int
-            && let Some(shell) = shell
-        {
-            children.extend(
-                orphans(live, shell)
-                    .filter(|pid| !self.spared.contains(pid) && !procfs::ignores_interrupt(*pid)),
-            );
-        }
         match self.stage {
-            Stage::Int | Stage::IntAgain => signal_each(&children, &[SIGINT, SIGCONT]),
-            Stage::Term => signal_each(&children, &[SIGTERM, SIGCONT]),
-            Stage::Kill => signal_each(&children, &[SIGKILL]),
+            Stage::Int | Stage::IntAgain => signal_each(&targets, &[SIGINT, SIGCONT]),
+            Stage::Term => signal_each(&targets, &[SIGTERM, SIGCONT]),
+            Stage::Kill(_) => signal_each(&targets, &[SIGKILL]),
             Stage::ShellKilled => {
-                signal_each(&children, &[SIGKILL]);
+                signal_each(&targets, &[SIGKILL]);
                 let _ = signal::send(&live.pidfd, SIGKILL);
             }
         }
-        self.patience = self.stage.next().map(|(time, next)| {
-            let again = if next == Stage::ShellKilled {
-                STARVED
-            } else {
-                0
-            };
-            Patience::with(&live.pidfd, time, again)
-        });
+    }
+
+    /// Those that are still of the foreground when the shell waits no more. Of the shell's own children only
+    /// the last can be: it has seen the end of the others, or put them in the background.
+    fn left_by_shell(&self, live: &Live, targets: &HashSet<i32>) -> Vec<i32> {
+        let shell = shell_of(live).unwrap_or(0);
+        let own = children(shell, &self.background);
+        let is_left = |pid: &i32| {
+            let can_be = own.last() == Some(pid) && (!is_marked(*pid) || is_read_by(shell, *pid));
+            can_be || !own.contains(pid)
+        };
+        targets.iter().copied().filter(is_left).collect()
+    }
+
+    /// What is alive of the command's foreground. What cannot be looked at for now is met later.
+    fn targets(&self, live: &Live) -> HashSet<i32> {
+        let shell = shell_of(live);
+        let mut found: HashSet<i32> = match shell {
+            Some(shell) if self.shell_waits => {
+                foreground(shell, &self.background).into_iter().collect()
+            }
+            _ => HashSet::new(),
+        };
+        if self.stage != Stage::Int || !self.shell_waits {
+            found.extend(alive(live).filter(|pid| self.is_left(*pid, shell)));
+        }
+        found
+    }
+
+    /// Whether it is of the foreground, though perhaps no longer below the shell.
+    fn is_left(&self, pid: i32, shell: Option<i32>) -> bool {
+        if self.signalled.contains(&pid) {
+            return true;
+        }
+        // Whatever cannot be looked at for now is spared until it can.
+        let is_below = |above: &i32| procfs::is_below(pid, *above) != Ok(false);
+        shell != Some(pid)
+            && !self.spared.contains(&pid)
+            && !is_marked(pid)
+            && !shell.as_ref().is_some_and(is_below)
+            && !self.spared.difference(&self.signalled).any(is_below)
     }
 }
 
-/// What a shell waits for: everything below it except what it started in the background. What cannot be looked
-/// at for now is left out.
-pub(crate) fn foreground(shell: i32) -> Vec<i32> {
+/// What a shell waits for: everything below it except what was put in the background, by itself before
+/// or by any below it. What cannot be looked at for now is left out.
+pub(crate) fn foreground(shell: i32, background: &HashSet<i32>) -> Vec<i32> {
     let mut found = Vec::new();
     let mut parents = vec![shell];
     while let Some(parent) = parents.pop() {
-        for child in procfs::children(parent).unwrap_or_default() {
-            if !procfs::ignores_interrupt(child) {
+        let children = children(parent, background);
+        let waits = state(parent) == Some('S');
+        let waited_for = children.last().copied().filter(|_| waits);
+        for child in children {
+            if Some(child) == waited_for || !is_marked(child) {
                 found.push(child);
                 parents.push(child);
             }
@@ -165,14 +247,62 @@ pub(crate) fn foreground(shell: i32) -> Vec<i32> {
     found
 }
 
-/// What is in a shell's tree, but does not descend from it. What cannot be looked at for now is met at the next
-/// stage.
-fn orphans(live: &Live, shell: i32) -> impl Iterator<Item = i32> {
-    let members = live.tree.members().unwrap_or_default().into_iter();
-    members.filter(move |pid| *pid != shell && procfs::is_below(*pid, shell) == Ok(false))
+/// Living children of a process, the oldest first, without those known to be in the background.
+fn children(parent: i32, background: &HashSet<i32>) -> Vec<i32> {
+    let mut children = procfs::children(parent).unwrap_or_default();
+    children.retain(|child| !background.contains(child) && is_alive(*child));
+    children
 }
 
-fn signal_each(pids: &[i32], signals: &[i32]) {
+/// Whether it bears the mark of a background child. One that has taken SIGQUIT for itself bears it still.
+fn is_marked(pid: i32) -> bool {
+    procfs::ignores_interrupt(pid)
+}
+
+/// Whether a process writes to a pipe that its shell reads, as one in `$(…)` does.
+fn is_read_by(shell: i32, pid: i32) -> bool {
+    let Ok(written) = std::fs::read_link(format!("/proc/{pid}/fd/1")) else {
+        return false;
+    };
+    let held = std::fs::read_dir(format!("/proc/{shell}/fd"));
+    let held = held.into_iter().flatten().flatten();
+    written.to_string_lossy().starts_with("pipe:")
+        && held
+            .filter_map(|fd| std::fs::read_link(fd.path()).ok())
+            .any(|held| held == written)
+}
+
+/// The shell's pid, unless it is gone or cannot be looked at for now.
+fn shell_of(live: &Live) -> Option<i32> {
+    procfs::pid_of(&live.pidfd).unwrap_or_default()
+}
+
+fn state(pid: i32) -> Option<char> {
+    let stat = procfs::stat(pid).unwrap_or_default();
+    stat.map(|stat| stat.state)
+}
+
+fn is_alive(pid: i32) -> bool {
+    procfs::is_alive(pid) == Ok(true)
+}
+
+/// What is alive in a shell's tree. What cannot be looked at for now is met at the next stage.
+fn alive(live: &Live) -> impl Iterator<Item = i32> {
+    live.tree.alive().unwrap_or_default().into_iter()
+}
+
+/// Resolves when a process has ended; never when it cannot be watched for now.
+async fn ended(pid: i32) {
+    let ended = match procfs::pin(pid) {
+        Ok(pinned) => crate::tree::ended(&pinned).await.is_ok(),
+        Err(errno) => !sandshell_sys::is_lack(errno),
+    };
+    if !ended {
+        std::future::pending().await
+    }
+}
+
+fn signal_each(pids: &HashSet<i32>, signals: &[i32]) {
     for pid in pids {
         if let Ok(pinned) = procfs::pin(*pid) {
             for number in signals {

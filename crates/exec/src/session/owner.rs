@@ -36,6 +36,10 @@ use crate::process::{Pump, kill_all};
 /// system call on the script's pipe.
 const WATCHDOG: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 
+/// How many looks in a row must find a shell waiting for its next line. At the first it is sent an empty one; the
+/// second finds that taken; what it said before it took it is heard before the third.
+const LOOKS: u32 = 3;
+
 /// A shell that has closed a command's output reports its completion within about this time.
 const LINGER: Duration = Duration::from_micros(60);
 
@@ -67,6 +71,10 @@ struct Owner {
     owed: (Env, u64),
     /// Number of the saved state that was looked at, and whether it is plain.
     plain: Option<(u64, bool)>,
+    /// Number under which what the last command changed is saved.
+    changed: u64,
+    /// The shell ended before that was saved, and the next command has not told of it yet.
+    fell_back: bool,
     /// `$?` for the next command.
     last_status: i32,
 }
@@ -102,6 +110,8 @@ pub(super) async fn begin(session: Arc<Session>, start: Start) -> Result<(), Exe
         begun: (Begun::Spec, 0),
         owed: (Env::default(), 0),
         plain: None,
+        changed: 0,
+        fell_back: false,
         last_status: 0,
     };
     let with = start
@@ -323,6 +333,8 @@ impl Owner {
             after.push_str(&dialect.restore_variables(&names));
         }
         let mark = self.session.host.nursery.mark(self.session.fence.as_ref());
+        // The shell is idle: whatever it has started is in the background.
+        self.session.facts().background = self.shell.children();
         self.seq += 1;
         let saved_before = self.saves;
         let stays = self.stays_as_saved(&request.command) && before.is_empty();
@@ -359,7 +371,7 @@ impl Owner {
             return Over::Lost;
         };
         let mut watchdog = Instant::now() + WATCHDOG.0;
-        let mut suspicious = false;
+        let mut quiet_looks = 0;
         let over = loop {
             // The shell may still be saving the state from before this command.
             if self.shell.line.saved() >= Some(run.saved_before) {
@@ -367,6 +379,7 @@ impl Owner {
             }
             let live = &self.shell.running.live;
             let dialect = self.shell.dialect;
+            let background = || self.session.facts().background.clone();
             let stage_over = async {
                 match &run.interrupt {
                     Some(interrupt) => interrupt.stage_over().await,
@@ -395,7 +408,7 @@ impl Owner {
                         if only.is_none_or(|id| id == *command.id()) {
                             run.interrupted = true;
                             run.replies.extend(reply);
-                            run.interrupt.get_or_insert_with(|| Interrupt::begin(live, dialect));
+                            run.interrupt.get_or_insert_with(|| Interrupt::begin(live, dialect, background()));
                         } else if let Some(reply) = reply {
                             let _ = reply.send((None, "none"));
                         }
@@ -410,22 +423,34 @@ impl Owner {
                 () = at(run.deadline) => {
                     run.deadline = None;
                     run.timed_out = true;
-                    run.interrupt.get_or_insert_with(|| Interrupt::begin(live, dialect));
+                    run.interrupt.get_or_insert_with(|| Interrupt::begin(live, dialect, background()));
                 }
                 () = stage_over => {
                     if let Some(interrupt) = &mut run.interrupt { interrupt.advance(live); }
                 }
                 () = at(dies_at) => break Over::End(End::because("its maximum lifetime is over")),
                 () = tokio::time::sleep_until(watchdog) => {
-                    // Everything read, nothing said and nothing to do, twice in a row: the
-                    // completion is lost. One that only waits for a processor is not asleep.
+                    // Everything read, nothing said and nothing to do: the completion is lost. One
+                    // that only waits for a processor is not asleep, and one that reads its lines
+                    // in advance and waits for a child does not take the empty line.
                     let quiet = self.shell.line.has_read_everything() && self.shell.is_asleep();
-                    if quiet && suspicious { break Over::Lost; }
-                    suspicious = quiet;
+                    quiet_looks = if quiet { quiet_looks + 1 } else { 0 };
+                    match quiet_looks {
+                        // One that has gone takes no line; its end is told by itself.
+                        1 => { let _ = self.shell.line.send("\n").await; }
+                        LOOKS => break Over::Lost,
+                        _ => {}
+                    }
                     watchdog = Instant::now() + if quiet { WATCHDOG.0 / 2 } else { WATCHDOG.1 };
                 }
             }
         };
+        if let Some(interrupt) = &mut run.interrupt
+            && !matches!(over, Over::End(_))
+        {
+            let finished = interrupt.finish(&self.shell.running.live);
+            pump_until(finished, &mut pump, command).await;
+        }
         pump.drain(command.log()).await;
         run.left_running = pump.open_streams();
         let opened = pump.was_opened();
@@ -447,6 +472,11 @@ impl Owner {
                 self.keep_late_output(command, &mut run);
                 self.publish(command, Exit::Code(status), &run, SessionAfter::Kept);
                 answer(&mut run, command);
+                self.changed = if run.after.is_empty() {
+                    self.saves
+                } else {
+                    self.seq
+                };
                 // The trap may also have run for a signal that the command sent to its own shell.
                 let trapped = run.interrupt.is_some()
                     || (status == 130 && self.shell.channel.interrupt_noted());
@@ -524,7 +554,13 @@ impl Owner {
         }
     }
 
-    fn publish(&self, command: &CommandHandle, exit: Exit, run: &Run, after: SessionAfter) {
+    fn publish(&mut self, command: &CommandHandle, exit: Exit, run: &Run, after: SessionAfter) {
+        // What the command before had changed was lost behind its answer: it ran without that.
+        let after = match after {
+            SessionAfter::Kept if self.fell_back => SessionAfter::RestoredBefore,
+            after => after,
+        };
+        self.fell_back = false;
         let cwd = {
             let mut facts = self.session.facts();
             if after != SessionAfter::Ended {
@@ -619,6 +655,18 @@ struct Run {
     after: String,
     /// Changes that arrived meanwhile.
     environment: Env,
+}
+
+/// Moves a command's output until something else has come to its end.
+async fn pump_until(over: impl Future<Output = ()>, pump: &mut Pump, command: &CommandHandle) {
+    tokio::pin!(over);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut over => return,
+            stream = pump.ready() => pump.transfer(stream, command.log()).await,
+        }
+    }
 }
 
 /// Whether a command ended in a way after which bash 5.2 aborts sooner or later: a `$(` without its

@@ -3,6 +3,7 @@
 //! Owns the conversation, not the queue or the record: it sends lines, reads messages, opens the
 //! output of one command. Held ready by a pool, then owned by one session until it ends.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -209,6 +210,13 @@ impl Shell {
             .is_some_and(|stat| stat.state == 'S')
     }
 
+    /// What it has started and not reaped. Who cannot look for now takes none for a background child by this.
+    pub(super) fn children(&self) -> HashSet<i32> {
+        let pid = procfs::pid_of(&self.running.live.pidfd);
+        let children = pid.map(procfs::children).and_then(Result::ok);
+        children.unwrap_or_default().into_iter().collect()
+    }
+
     /// Opens the output of one command.
     pub(super) fn outputs(&self) -> Result<Pump, ExecError> {
         let (out, err) = self
@@ -318,8 +326,7 @@ impl Line {
         }
     }
 
-    /// Whether the shell has taken every line we sent. While a command runs, the line after it is
-    /// still unread; all read and no completion means that the completion is lost.
+    /// Whether the shell has taken every line we sent.
     pub(super) fn has_read_everything(&self) -> bool {
         packet::all_read(self.script.get_ref()).unwrap_or(false)
     }

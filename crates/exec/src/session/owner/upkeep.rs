@@ -38,7 +38,10 @@ impl Owner {
     pub(super) async fn restore(&mut self) -> Result<(), ExecError> {
         let _ = self.shell.line.last_words();
         let saved = self.shell.line.saved();
-        let state = self.shell.exit_snapshot().or_else(|| self.saved_state());
+        let state = self.shell.exit_snapshot().or_else(|| {
+            self.fell_back |= saved.max(Some(self.begun.1)) < Some(self.changed);
+            self.saved_state()
+        });
         let state = match state {
             Some(state) => Some(Begun::State(Box::new(state))),
             // Killed before it had saved anything: the next begins as it did.
@@ -78,6 +81,7 @@ impl Owner {
         self.saves = 0;
         self.owed = (Env::default(), 0);
         self.plain = None;
+        self.changed = 0;
         match state {
             Some(state) => self.prepare(state).await?,
             None => return Err(ExecError::internal("its state was not saved")),
