@@ -34,6 +34,7 @@ fn expected(bytes: &[u8]) -> Vec<Said> {
         rest = after;
         match first {
             [b's', seq @ ..] => said.extend(number(seq).map(Said::Saved)),
+            [b'n', seq @ ..] => said.extend(number(seq).map(Said::NotSaved)),
             [b'd', seq @ ..] => {
                 let [status, cwd, after @ ..] = rest else {
                     break;

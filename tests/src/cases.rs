@@ -140,7 +140,7 @@ fn status(output: &Output) -> i32 {
 /// What `bash -c` does with a step.
 pub fn exec_oracle(step: &str, stdin: Option<&str>) -> Observed {
     let cwd = tempfile::tempdir().unwrap();
-    let output = plain_bash(&["-c", step], cwd.path(), stdin);
+    let output = plain_bash(&["-c", "--", step], cwd.path(), stdin);
     Observed {
         status: status(&output),
         stdout: output.stdout,

@@ -51,7 +51,7 @@ const SESSIONS_LATER: Duration = Duration::from_millis(25);
 
 /// Runs a text on top of a session's state, which comes as a script on descriptor 31.
 const FROM_STATE: &str =
-    ". /proc/self/fd/31 2>/dev/null;exec 31<&-;eval \"$BASH_EXECUTION_STRING\"";
+    ". /proc/self/fd/31 2>/dev/null;exec 31<&-;eval -- \"$BASH_EXECUTION_STRING\"";
 const STATE_FD: i32 = 31;
 
 /// Descriptors a program gets besides its streams, with their numbers there.

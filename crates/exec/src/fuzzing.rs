@@ -18,13 +18,15 @@ pub use crate::terminal::screen::Screen;
 pub const MESSAGE_MAX: usize = shell::MESSAGE_MAX;
 
 /// What a session's shell says: number, status and directory of a command that is over, or the number of
-/// a state that is saved.
+/// a state that is saved or could not be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
     /// A command is over.
     Done(u64, i32, String),
     /// A state is saved.
     Saved(u64),
+    /// It could not be saved.
+    NotSaved(u64),
 }
 
 /// Takes a message of a session's shell off what was read.
@@ -32,6 +34,7 @@ pub fn session_message(incoming: &mut Vec<u8>) -> Option<Said> {
     Some(match shell::take_message(incoming)? {
         Message::Done { seq, status, cwd } => Said::Done(seq, status, cwd),
         Message::Saved { seq } => Said::Saved(seq),
+        Message::NotSaved { seq } => Said::NotSaved(seq),
     })
 }
 

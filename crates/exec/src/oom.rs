@@ -176,7 +176,7 @@ pub(crate) fn watch(controllers: &Controllers, common: Option<&Common>, events: 
     }
     if let Ok(pids) = &controllers.pids
         && pids.pids_limit().is_some()
-        && let Ok(refusals) = Refusals::new(pids, None, None, events).inspect_err(untold)
+        && let Ok(refusals) = Refusals::watched(pids, None, None, events).inspect_err(untold)
     {
         attend(refusals.tell(LOOK_AT_SANDBOX));
     }
@@ -203,7 +203,7 @@ pub(crate) fn watch_fence(
     if let Ok(pids) = &fence.pids {
         let above = controllers.pids.as_ref().ok().cloned();
         let owner = Some(fence.owner.clone());
-        if let Some(watched) = unless_lacking(Refusals::new(pids, above, owner, events))? {
+        if let Some(watched) = unless_lacking(Refusals::watched(pids, above, owner, events))? {
             fence.tells(watched.refusals.clone());
             fence.watched_by(attend(watched.tell(LOOK_AT_FENCE)));
         }
@@ -345,7 +345,7 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    fn new(
+    fn watched(
         seat: &Seat,
         above: Option<Seat>,
         owner: Option<Owner>,

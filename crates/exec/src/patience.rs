@@ -91,7 +91,7 @@ mod tests {
     fn stat(state: char, cpu_ticks: u64) -> Stat {
         Stat {
             state,
-            group: 1,
+            parent: 1,
             cpu_ticks,
             reaped_ticks: 0,
             resident_pages: 0,

@@ -234,3 +234,88 @@ async fn a_restored_shell_is_as_clean_as_a_fresh_one() {
     let changed: Vec<_> = after.symmetric_difference(&before).collect();
     assert_eq!(changed, Vec::<&String>::new());
 }
+
+/// What a DEBUG trap set by one command does in the next, as in a script that goes on.
+#[tokio::test]
+async fn a_debug_trap_holds_for_the_users_commands_and_shows_none_of_ours() {
+    let agent = Agent::start();
+    for flags in ["", "set -T;"] {
+        let shell = Shell::new(&agent).await;
+        let set = format!("{flags}trap 'echo \"D:$BASH_COMMAND\"' DEBUG");
+        assert_eq!(shell.out(&set).await, "");
+        let before = shell.out("echo $-").await;
+        assert_eq!(before.contains('T'), !flags.is_empty(), "{before}");
+        for (command, said) in [
+            ("echo a; # no more\necho b", "D:echo a\na\nD:echo b\nb\n"),
+            ("# nothing at all", ""),
+            (
+                "trap -p DEBUG >/dev/null; :",
+                "D:trap -p DEBUG > /dev/null\nD::\n",
+            ),
+            (
+                "[[ $- == *T* ]]; builtin printf x",
+                "D:[[ $- == *T* ]]\nD:builtin printf x\nx",
+            ),
+        ] {
+            assert_eq!(shell.run(command).await.stdout, said, "{flags} {command}");
+        }
+        // It is part of the state.
+        let exits = shell.run("exit 3").await;
+        assert_eq!(exits.session_state, "restored");
+        assert_eq!(exits.stderr, "");
+        assert!(!exits.stdout.contains("builtin"), "{exits:?}");
+        assert_eq!(shell.out("echo c").await, "D:echo c\nc\n", "{flags}");
+        assert_eq!(shell.out("echo $-").await, before, "{flags}");
+        assert_eq!(shell.out("trap - DEBUG").await, "D:trap - DEBUG\n");
+        assert_eq!(shell.out("echo d").await, "d\n");
+    }
+}
+
+/// Our lines are sourced, so a RETURN trap would run for them in every command.
+#[tokio::test]
+async fn a_return_trap_ends_with_its_command() {
+    let agent = Agent::start();
+    let shell = Shell::new(&agent).await;
+    for trap in ["echo RET", "return 5", "exit 3"] {
+        shell.out("v=kept").await;
+        shell.run(&format!("trap '{trap}' RETURN")).await;
+        let next = shell.run("echo $v").await;
+        assert_eq!(
+            (next.stdout.as_str(), next.stderr.as_str(), next.exit_code),
+            ("kept\n", "", 0),
+            "{trap}"
+        );
+        assert_eq!(next.session_state, "kept");
+    }
+}
+
+#[tokio::test]
+async fn a_history_holds_no_line_of_ours() {
+    let agent = Agent::start();
+    let shell = Shell::new(&agent).await;
+    shell.out("set -o history").await;
+    shell.out("echo x >/dev/null").await;
+    assert_eq!(shell.out("history").await, "");
+    // What the user puts there himself stays.
+    shell.out("history -s mine").await;
+    assert_eq!(shell.out("history").await.trim(), "1  mine");
+}
+
+/// PWD is a variable like any other.
+#[tokio::test]
+async fn the_directory_of_a_session_is_where_its_shell_is() {
+    let agent = Agent::start();
+    let shell = Shell::new(&agent).await;
+    let link = tempfile::tempdir().unwrap();
+    let link = link.path().join("link");
+    std::os::unix::fs::symlink("/usr", &link).unwrap();
+    let link = link.display().to_string();
+    for (command, cwd) in [
+        ("cd /usr; PWD=/etc", "/usr"),
+        ("cd /usr; PWD=", "/usr"),
+        ("cd /usr; PWD=nonsense", "/usr"),
+        (&format!("cd {link}"), link.as_str()),
+    ] {
+        assert_eq!(shell.run(command).await.cwd, cwd, "{command}");
+    }
+}

@@ -1,9 +1,9 @@
 //! Promise 6: what a session survives, and with which state.
 
-use sandshell_client::types::{SessionExecRequest, StreamName};
+use sandshell_client::types::{ForkRequest, SessionExecRequest, StreamName};
 use sandshell_testkit::Agent;
 
-use crate::calls::{Shell, plain_bash, text};
+use crate::calls::{Shell, in_time, plain_bash, text};
 
 /// Everything the promise names, set in one go.
 const STATE: &str = r#"
@@ -423,7 +423,34 @@ async fn a_session_whose_trap_never_ends_can_be_deleted() {
     };
     held.timeout_ms = Some(200);
     shell.client.session_exec(&shell.id, &held).await.unwrap();
-    crate::calls::in_time(shell.client.delete_session(&shell.id))
+    in_time(shell.client.delete_session(&shell.id))
         .await
         .unwrap();
+}
+
+/// bash takes seconds to list so many variables. That is not the time of the command after it, and
+/// neither a timeout nor an interrupt of that costs the state.
+#[tokio::test]
+async fn a_state_that_takes_long_to_save_is_waited_for() {
+    let agent = Agent::start();
+    let shell = Shell::new(&agent).await;
+    shell
+        .out("for((i=0;i<20000;i++)); do declare -g v$i=$i; done; keep=1")
+        .await;
+    let request = SessionExecRequest {
+        timeout_ms: Some(1000),
+        ..text("echo keep=$keep v=$v19999")
+    };
+    let result = shell.ask(&request).await;
+    assert_eq!(result.stdout, "keep=1 v=19999\n");
+    assert!(!result.timed_out, "{result:?}");
+    assert!(result.duration_ms < 1000, "{result:?}");
+    shell.out("keep=2").await;
+    let request = ForkRequest::default();
+    let fork = in_time(shell.client.fork_session(&shell.id, &request)).await;
+    let fork = Shell {
+        client: agent.client(),
+        id: fork.unwrap().id,
+    };
+    assert_eq!(fork.out("echo $keep $v19999").await, "2 19999\n");
 }

@@ -33,7 +33,7 @@ IFS= read -rd '' -u31 BASH_EXECUTION_STRING;\
 exec 30<&- 31<&-;\
 SECONDS=0;\
 : bash;\
-eval \"$BASH_EXECUTION_STRING\"";
+eval -- \"$BASH_EXECUTION_STRING\"";
 
 /// A waiting shell.
 #[derive(Debug)]

@@ -8,6 +8,7 @@
 //! command  text to run            o e   output FIFOs        i   stdin of one command
 //! dump exit   scripts that save   s0 s1 x y   saved states  q u restore   scripts of ours
 //! t        written by the interrupt trap      r   variables noted for one command
+//! d        the user's DEBUG trap, while our own lines run      b   the script that brings it back
 //! ```
 
 use std::os::fd::OwnedFd;
@@ -39,7 +40,7 @@ pub(super) struct Channel {
 }
 
 /// Files the shell writes to.
-const WRITTEN_BY_SHELL: &[&str] = &["s0", "s1", "x", "y", "t", "r"];
+const WRITTEN_BY_SHELL: &[&str] = &["s0", "s1", "x", "y", "t", "r", "d"];
 const READ_BY_SHELL: u32 = 0o644;
 /// Most bytes taken from a file that a shell wrote. A state of thousands of functions is far below.
 const READ_LIMIT: u64 = 32 * 1024 * 1024;
@@ -159,7 +160,12 @@ impl Channel {
 
     /// Whether the interrupt trap has run since its note was last cleared.
     pub(super) fn interrupt_noted(&self) -> bool {
-        rustix::fs::statat(&self.root.dir, self.at("t"), AtFlags::SYMLINK_NOFOLLOW)
+        self.is_noted("t")
+    }
+
+    /// Whether there is something in a file the shell wrote.
+    pub(super) fn is_noted(&self, file: &str) -> bool {
+        rustix::fs::statat(&self.root.dir, self.at(file), AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|note| note.st_size > 0)
     }
 
@@ -208,7 +214,7 @@ impl Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         let files = [
-            "command", "dump", "exit", "o", "e", "i", "q", "u", "v", "restore",
+            "command", "dump", "exit", "o", "e", "i", "q", "u", "v", "b", "restore",
         ];
         for file in files.iter().chain(WRITTEN_BY_SHELL) {
             let _ = unlinkat(&self.root.dir, self.at(file), AtFlags::empty());

@@ -54,8 +54,11 @@ const BASH_INTERRUPT: &str = concat!(
 /// its main loop, which prints nothing here and ends nothing but itself.
 const BASH_UNBLOCK: &str = "{ : $((1/0)); } 2>/dev/null\n";
 
-/// The trap that saves the state when the shell exits.
-const BASH_EXIT: &str = concat!("builtin . ", at!("exit"));
+/// The trap that saves the state when the shell exits. The user's DEBUG and RETURN traps would run for it.
+const BASH_EXIT: &str = concat!(
+    "{ builtin trap - DEBUG RETURN; } >/dev/null 2>&1;builtin . ",
+    at!("exit")
+);
 
 /// What that trap runs: an `exit` inside functions leaves their frames standing, so it says which
 /// they are and what is local to the innermost, then saves the state as ever.
@@ -69,11 +72,26 @@ const BASH_EXIT_SCRIPT: &str = concat!(
     "\n"
 );
 
-/// Writes the whole state; see `super::snapshot` for the sections.
-const BASH_DUMP: &str = "builtin declare -p
+/// Puts the user's DEBUG trap away in a file and drops his RETURN trap: they would run for our own lines.
+const BASH_TUCK: &str = concat!(
+    "builtin trap -p DEBUG >|",
+    at!("d"),
+    ";builtin trap - DEBUG RETURN\n"
+);
+
+/// Writes the whole state; see `super::snapshot` for the sections. What an interrupt left behind is no state.
+///
+/// bash compares each name it lists with those before it, which is what takes time in a large state, so
+/// each is listed once. A history would be one of our lines: the user's text is sourced. There is no
+/// `[[`, which would clear what a wrong one of the user's has left in bash's parser.
+const BASH_DUMP: &str = concat!(
+    "builtin test ! -s ",
+    at!("t"),
+    "||return
+if builtin test -o history;then builtin set +o history;builtin history -c;fi
+builtin declare -p
 builtin printf '\\0'
-builtin declare -f
-builtin declare -Fx
+builtin declare -pf
 builtin printf '\\0'
 builtin trap -p
 builtin printf '\\0'
@@ -84,7 +102,8 @@ builtin printf '\\0'
 builtin printf '%s\\n' \"${@@Q}\"
 builtin printf '\\0'
 builtin printf '%s\\0' \"${DIRSTACK[@]}\" 'end of state'
-";
+"
+);
 
 /// A POSIX shell can list what it exports, and little else in a form that can be read back.
 const POSIX_DUMP: &str = "export -p
@@ -194,22 +213,58 @@ impl Dialect {
     /// Reports status and directory. Short, because bash reads a pipe byte by byte.
     pub(super) fn completion(self, seq: u64) -> String {
         format!(
-            "{}printf '%s\\0' d{seq} \"$?\" \"${{PWD-}}\">&{}\n",
+            "{}printf '%s\\0' d{seq} \"$?\" \"{}\">&{}\n",
             self.builtin(),
+            self.directory(),
             self.answers()
         )
     }
 
-    /// Saves the state in file `s0` or `s1`, by turns, and reports it.
+    /// Where the shell is. `PWD` is a variable like any other; bash itself keeps the first of the stack.
+    fn directory(self) -> &'static str {
+        match self {
+            Self::Bash => "${DIRSTACK:-${PWD-}}",
+            Self::Posix => "${PWD-}",
+        }
+    }
+
+    /// Clears the way for our own lines after a command.
+    pub(super) fn tuck(self) -> &'static str {
+        match self {
+            Self::Bash => BASH_TUCK,
+            Self::Posix => "",
+        }
+    }
+
+    /// A script that brings a DEBUG trap, as `trap -p` lists it, into the next text. A sourced text has it
+    /// only with `functrace`, so that is on until the first command of the text, or the line after it, runs
+    /// the trap. That would be seen in a trace; then the trap stays away.
+    pub(super) fn untuck(trap: &str) -> Option<String> {
+        let text = trap.trim_end().strip_prefix("trap -- ")?;
+        // In posix mode one that is not set is listed as `-`.
+        let text = text.strip_suffix(" DEBUG")?;
+        let text = text.starts_with('\'').then_some(text)?;
+        let set = format!("builtin trap -- {text} DEBUG");
+        let first = format!(
+            "case ${{BASH_SOURCE[1]+x}}$BASH_COMMAND in x*)builtin set +T;{set};builtin eval -- {text};;\
+             builtin\\ printf*)builtin set +T;{set};;esac"
+        );
+        Some(format!(
+            "case $- in *T*){set};;*x*);;*)builtin set -T;builtin trap -- {} DEBUG;esac\n",
+            quote(&first)
+        ))
+    }
+
+    /// Saves the state in file `s0` or `s1`, by turns, and reports whether it is there.
     pub(super) fn snapshot(self, seq: u64) -> String {
         let b = self.builtin();
-        // Reported only when it is there: the shell may have lost our directory.
+        let answers = self.answers();
+        // It is not when the disk is full, or an interrupt came between.
         format!(
-            "{b}. {} >|{}{}&&{b}printf 's{seq}\\0'>&{}\n",
+            "{b}. {} >|{}{}&&{b}printf 's{seq}\\0'>&{answers}||{b}printf 'n{seq}\\0'>&{answers}\n",
             at!("dump"),
             at!("s"),
             seq % 2,
-            self.answers()
         )
     }
 
@@ -298,6 +353,17 @@ impl Dialect {
         format!("{}cd -- {}\n", self.builtin(), quote(dir))
     }
 
+    /// Whether this is the DEBUG trap by which an interrupt unwinds the shell.
+    pub(super) fn is_unwinding(trap: &str) -> bool {
+        trap.contains("return 130")
+    }
+
+    /// Whether the user had a DEBUG trap when the interrupt trap wrote this down.
+    pub(super) fn has_debug_trap(noted: &str) -> bool {
+        let (_, trap) = noted.split_once('\n').unwrap_or((noted, ""));
+        !trap.is_empty() && !Self::is_unwinding(trap)
+    }
+
     /// After an interrupt: ends the trap that makes every sourced text return at once, frees the
     /// signals that the unwinding left blocked, and sources `u`, which puts the rest back.
     pub(super) fn end_interrupt(self, noted: &str) -> String {
@@ -325,7 +391,7 @@ impl Dialect {
         if flags.contains('T') {
             script.push_str("builtin set -T\n");
         }
-        if !trap.contains("return 130") {
+        if !Self::is_unwinding(trap) {
             script.push_str(trap);
         }
         if flags.contains('e') {

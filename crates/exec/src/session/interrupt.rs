@@ -298,7 +298,7 @@ async fn ended(pid: i32) {
         Err(errno) => !sandshell_sys::is_lack(errno),
     };
     if !ended {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -21,9 +21,10 @@ use tokio::time::Instant;
 
 use super::channel::ChannelRoot;
 use super::command::{CommandHandle, Outcome, SessionAfter};
+use super::dialect::Dialect;
 use super::interrupt::Interrupt;
 use super::shell::{Message, Shell};
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, lossless, restore_bytes};
 use super::{Control, Session};
 use crate::ExecError;
 use crate::fence;
@@ -42,6 +43,9 @@ const LOOKS: u32 = 3;
 
 /// A shell that has closed a command's output reports its completion within about this time.
 const LINGER: Duration = Duration::from_micros(60);
+
+/// How long a shell may take to save its state. One of 50,000 variables takes some ten seconds.
+const SAVE_LIMIT: Duration = Duration::from_mins(1);
 
 /// TERM to KILL when a session ends.
 const END_GRACE: Duration = Duration::from_millis(100);
@@ -65,6 +69,8 @@ struct Owner {
     seq: u64,
     /// Number under which it was last asked to save its state.
     saves: u64,
+    /// When it can have begun with that.
+    save_began: Instant,
     /// What the present shell was begun with, and the number under which it saves that.
     begun: (Begun, u64),
     /// Changes of the environment that were promised, and the number under which they are saved.
@@ -107,6 +113,7 @@ pub(super) async fn begin(session: Arc<Session>, start: Start) -> Result<(), Exe
         controls: start.controls,
         seq: 0,
         saves: 0,
+        save_began: Instant::now(),
         begun: (Begun::Spec, 0),
         owed: (Env::default(), 0),
         plain: None,
@@ -162,13 +169,17 @@ impl Owner {
         let end = loop {
             let idle_timeout = self.session.facts().settings.idle_timeout;
             let idle_at = idle_timeout.map(|time| idle_since + time);
+            // The shell can take no command while it saves its state, and the time for that is not a command's.
+            let save_over = (!self.has_tried_to_save()).then_some(self.save_began + SAVE_LIMIT);
+            let ready = save_over.is_none_or(|over| over <= Instant::now());
             tokio::select! {
                 biased;
                 control = self.controls.recv() => {
                     if let Some(end) = self.idle_control(control).await { break end; }
                 }
                 () = at(dies_at) => break End::because("its maximum lifetime is over"),
-                command = self.session.queue.next() => {
+                () = at(save_over), if !ready => {}
+                command = self.session.queue.next(), if ready => {
                     if let Some(end) = self.execute(&command, dies_at).await { break end; }
                     idle_since = Instant::now();
                 }
@@ -180,7 +191,7 @@ impl Owner {
                         break End::because("its shell was killed and could not be replaced");
                     }
                 }
-                () = at(idle_at) => break End::because("it was idle for too long"),
+                () = at(idle_at), if ready => break End::because("it was idle for too long"),
             }
         };
         self.end(end).await;
@@ -303,6 +314,10 @@ impl Owner {
             let bytes = Encoded::decode(stdin, request.stdin_encoding).unwrap_or_default();
             channel.replace("i", &bytes).map_err(system)?;
         }
+        let debug_trap = Dialect::untuck(&lossless(&self.shell.debug_trap()));
+        if let Some(script) = &debug_trap {
+            channel.write("b", &restore_bytes(script)).map_err(system)?;
+        }
         if self.last_status != 0 {
             let script = format!("return {}\n", self.last_status);
             channel.write("q", script.as_bytes()).map_err(system)?;
@@ -332,17 +347,23 @@ impl Owner {
             before.push_str(&dialect.source("v"));
             after.push_str(&dialect.restore_variables(&names));
         }
+        if debug_trap.is_some() {
+            before.push_str(&dialect.source("b"));
+        }
         let mark = self.session.host.nursery.mark(self.session.fence.as_ref());
         // The shell is idle: whatever it has started is in the background.
         self.session.facts().background = self.shell.children();
-        self.seq += 1;
+        self.seq = self.next_number();
         let saved_before = self.saves;
         let stays = self.stays_as_saved(&request.command) && before.is_empty();
         let mut lines =
             before + &dialect.command(self.seq, self.last_status, request.stdin.is_some());
-        if !stays && after.is_empty() {
-            self.saves = self.seq;
-            lines.push_str(&dialect.snapshot(self.saves));
+        if !stays {
+            lines.push_str(dialect.tuck());
+            if after.is_empty() {
+                self.saves = self.seq;
+                lines.push_str(&dialect.snapshot(self.saves));
+            }
         }
         self.shell.line.send(&lines).await.map_err(system)?;
         let timeout = request.timeout_ms.map(Duration::from_millis).or(self
@@ -466,6 +487,7 @@ impl Owner {
         match over {
             Over::Done { status, cwd } => {
                 self.last_status = status;
+                self.save_began = Instant::now();
                 if run.after.is_empty() && !cwd.is_empty() {
                     self.session.facts().cwd = cwd;
                 }

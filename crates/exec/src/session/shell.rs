@@ -33,6 +33,8 @@ pub(crate) enum Message {
     Done { seq: u64, status: i32, cwd: String },
     /// The state after that command is saved.
     Saved { seq: u64 },
+    /// It could not be.
+    NotSaved { seq: u64 },
 }
 
 #[derive(Debug)]
@@ -55,6 +57,8 @@ pub(super) struct Line {
     incoming: Vec<u8>,
     /// The last whole state it saved, as the number of the command it belongs to.
     saved: Option<u64>,
+    /// The last one it has tried to.
+    tried: Option<u64>,
 }
 
 /// How long a line of ours may take, and how often again ([`Patience`]); a large state takes tens of
@@ -144,6 +148,7 @@ impl Shell {
                 answers,
                 incoming: Vec::new(),
                 saved: None,
+                tried: None,
             },
         };
         let first = dialect.boot() + &dialect.snapshot(0);
@@ -212,8 +217,8 @@ impl Shell {
 
     /// What it has started and not reaped. Who cannot look for now takes none for a background child by this.
     pub(super) fn children(&self) -> HashSet<i32> {
-        let pid = procfs::pid_of(&self.running.live.pidfd);
-        let children = pid.map(procfs::children).and_then(Result::ok);
+        let pid = procfs::pid_of(&self.running.live.pidfd).unwrap_or_default();
+        let children = pid.map(|pid| procfs::children(pid).unwrap_or_default());
         children.unwrap_or_default().into_iter().collect()
     }
 
@@ -233,12 +238,26 @@ impl Shell {
         } else {
             "s1"
         };
-        Snapshot::parse(&self.channel.read(file).ok()?, self.dialect)
+        let state = Snapshot::parse(&self.channel.read(file).ok()?, self.dialect)?;
+        Some(state.with_debug_trap(self.debug_trap()))
+    }
+
+    /// The user's DEBUG trap, which is tucked away while no command runs.
+    pub(super) fn debug_trap(&self) -> Vec<u8> {
+        if !self.channel.is_noted("d") {
+            return Vec::new();
+        }
+        let mut noted = self.channel.read("d").unwrap_or_default();
+        if Dialect::is_unwinding(&String::from_utf8_lossy(&noted)) {
+            noted.clear();
+        }
+        noted
     }
 
     /// The state it saved while exiting.
     pub(super) fn exit_snapshot(&self) -> Option<Snapshot> {
-        let state = Snapshot::parse(&self.channel.read("x").ok()?, self.dialect)?;
+        let state = Snapshot::parse(&self.channel.read("x").ok()?, self.dialect)?
+            .with_debug_trap(self.debug_trap());
         match self.dialect {
             Dialect::Bash => {
                 state.without_locals(&self.channel.read("y").ok()?, self.snapshot().as_ref())
@@ -309,8 +328,13 @@ impl Line {
 
     fn parse(&mut self) -> Option<Message> {
         let message = take_message(&mut self.incoming)?;
-        if let Message::Saved { seq } = message {
-            self.saved = Some(seq);
+        match message {
+            Message::Saved { seq } => {
+                self.saved = Some(seq);
+                self.tried = Some(seq);
+            }
+            Message::NotSaved { seq } => self.tried = Some(seq),
+            Message::Done { .. } => {}
         }
         Some(message)
     }
@@ -335,6 +359,11 @@ impl Line {
     pub(super) fn saved(&self) -> Option<u64> {
         self.saved
     }
+
+    /// Number of the command whose state it was last asked to save and is done with.
+    pub(super) fn tried(&self) -> Option<u64> {
+        self.tried
+    }
 }
 
 /// Most bytes of a message. Its one part without a bound of its own is the working directory.
@@ -351,6 +380,10 @@ pub(crate) fn take_message(incoming: &mut Vec<u8>) -> Option<Message> {
         let (message, length) = match fields.as_slice() {
             [[b's', seq @ ..], _, ..] => {
                 let message = number(seq).map(|seq| Message::Saved { seq });
+                (message, seq.len() + 2)
+            }
+            [[b'n', seq @ ..], _, ..] => {
+                let message = number(seq).map(|seq| Message::NotSaved { seq });
                 (message, seq.len() + 2)
             }
             [[b'd', seq @ ..], status, cwd, _] => {
@@ -390,7 +423,9 @@ mod tests {
 
     #[test]
     fn a_message_is_taken_when_it_is_whole() {
-        let mut incoming = b"junk\0d7\0".to_vec();
+        let mut incoming = b"junk\0n6\0d7\0".to_vec();
+        let not_saved = Message::NotSaved { seq: 6 };
+        assert_eq!(take_message(&mut incoming), Some(not_saved));
         assert_eq!(take_message(&mut incoming), None);
         incoming.extend_from_slice(b"130\0/a b\0s7\0d8");
         let done = Message::Done {

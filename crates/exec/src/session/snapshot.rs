@@ -95,6 +95,8 @@ pub(crate) struct Snapshot {
     sections: Vec<String>,
     dirs: Vec<String>,
     dialect_is_bash: bool,
+    /// The user's DEBUG trap, which only a session can have: it would run for every line of ours.
+    debug_trap: Vec<u8>,
 }
 
 impl Snapshot {
@@ -112,7 +114,18 @@ impl Snapshot {
             sections: parts.into_iter().map(str::to_owned).collect(),
             dirs,
             dialect_is_bash: dialect == Dialect::Bash,
+            debug_trap: Vec::new(),
         })
+    }
+
+    /// With a DEBUG trap that was tucked away.
+    pub(crate) fn with_debug_trap(mut self, trap: Vec<u8>) -> Self {
+        self.debug_trap = trap;
+        self
+    }
+
+    pub(crate) fn debug_trap(&self) -> &[u8] {
+        &self.debug_trap
     }
 
     fn section(&self, n: usize) -> &str {
@@ -135,8 +148,8 @@ impl Snapshot {
             _ => return None,
         }
         let before = before?;
-        let local: Vec<&str> = locals.lines().filter_map(declared_name).collect();
-        let is_local = |line: &&str| declared_name(line).is_some_and(|n| local.contains(&n));
+        let local: HashSet<&str> = locals.lines().filter_map(declared_name).collect();
+        let is_local = |line: &&str| declared_name(line).is_some_and(|n| local.contains(n));
         let kept = self.section(0).lines().filter(|line| !is_local(line));
         let shadowed = before.section(0).lines().filter(is_local);
         let variables: String = kept.chain(shadowed).flat_map(|line| [line, "\n"]).collect();
@@ -153,7 +166,7 @@ impl Snapshot {
     pub(crate) fn is_plain(&self) -> bool {
         let functions = self.section(1).is_empty();
         let aliases = self.section(3).is_empty();
-        functions && aliases && self.traps().is_empty()
+        functions && aliases && self.traps().is_empty() && self.debug_trap.is_empty()
     }
 
     fn listed(&self, variable: &str) -> Vec<&str> {
@@ -283,8 +296,6 @@ impl Snapshot {
             }
         }
         traps.retain(|trap| !Dialect::is_own_trap(trap));
-        // A DEBUG trap would run before every line that follows it.
-        traps.sort_by_key(|trap| trap.ends_with(" DEBUG"));
         let mut script = String::new();
         for trap in traps {
             script.push_str("builtin ");

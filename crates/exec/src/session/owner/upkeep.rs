@@ -3,22 +3,17 @@
 //! Part of the owner; apart only so that running a command and keeping a shell can each be read in
 //! one sitting.
 
-use std::time::Duration;
-
 use sandshell_types::{Env, Happening, SessionState};
+use tokio::time::Instant;
 
-use super::{Begun, Copies, Owner, Run};
+use super::{Begun, Copies, Owner, Run, SAVE_LIMIT};
 use crate::ExecError;
 use crate::executor::fresh_shell;
-use crate::patience::Patience;
 use crate::session::command::CommandHandle;
+use crate::session::dialect::Dialect;
 use crate::session::snapshot::Snapshot;
 use crate::shell_text::leaves_state_alone;
 use sandshell_sys::task;
-
-/// How long a copy waits for the state to be saved, and how often again ([`Patience`]); after that the
-/// last one saved is taken. A user's trap can hold up the saving.
-const SAVE: (Duration, u32) = (Duration::from_secs(2), 29);
 
 impl Owner {
     /// Ends the shell, if it has not ended already, and waits until it is gone.
@@ -94,7 +89,8 @@ impl Owner {
     pub(super) async fn undo(&mut self, noted: &[u8], after: &str) -> Result<(), ExecError> {
         let system = |errno| ExecError::system("cannot reach the shell", errno);
         self.shell.channel.write("r", noted).map_err(system)?;
-        self.seq += 1;
+        self.wait_until_saved().await;
+        self.seq = self.next_number();
         let lines = after.to_owned() + &self.shell.dialect.completion(self.seq);
         self.shell.line.send(&lines).await.map_err(system)?;
         let (_, cwd) = self
@@ -115,7 +111,11 @@ impl Owner {
             .channel
             .write("restore", &script)
             .map_err(system)?;
-        self.seq += 1;
+        self.shell
+            .channel
+            .write("d", state.debug_trap())
+            .map_err(system)?;
+        self.seq = self.next_number();
         let dialect = self.shell.dialect;
         let lines = dialect.source("restore") + &dialect.completion(self.seq);
         self.shell.line.send(&lines).await.map_err(system)?;
@@ -142,7 +142,7 @@ impl Owner {
             .channel
             .write("u", script.as_bytes())
             .map_err(system)?;
-        self.seq += 1;
+        self.seq = self.next_number();
         let lines = self.shell.dialect.source("u") + &self.shell.dialect.completion(self.seq);
         self.shell.line.send(&lines).await.map_err(system)?;
         self.shell
@@ -154,7 +154,7 @@ impl Owner {
 
     /// Enters a directory; the answer is what the shell calls it.
     pub(super) async fn enter(&mut self, dir: &str) -> Result<String, ExecError> {
-        self.seq += 1;
+        self.seq = self.next_number();
         let line = self.shell.dialect.enter(dir, self.seq);
         self.shell
             .line
@@ -175,9 +175,17 @@ impl Owner {
         Ok(cwd)
     }
 
+    /// The next number: one under which a state does not go into the file of the last that was saved.
+    pub(super) fn next_number(&self) -> u64 {
+        let next = self.seq + 1;
+        let saved = self.shell.line.saved().unwrap_or_default();
+        next + u64::from(next % 2 == saved % 2)
+    }
+
     /// Has the state saved under the present number; does not wait for it.
     pub(super) async fn save(&mut self) -> Result<(), ExecError> {
         self.saves = self.seq;
+        self.save_began = Instant::now();
         let line = self.shell.dialect.snapshot(self.saves);
         self.shell
             .line
@@ -222,6 +230,7 @@ impl Owner {
             self.owed.0.clear();
         }
         self.owed.0.extend(changes.clone());
+        self.wait_until_saved().await;
         let changed = self.apply_environment(&changes).await;
         self.owed.1 = self.seq;
         if changed.is_err() || self.save().await.is_err() {
@@ -229,23 +238,22 @@ impl Owner {
         }
     }
 
+    /// Whether the shell is done with saving the state after the last command.
+    pub(super) fn has_tried_to_save(&self) -> bool {
+        self.shell.line.tried() >= Some(self.saves)
+    }
+
     /// Waits until the state after the last command is saved; `false` when the shell is gone instead.
+    /// What takes too long is not waited for: then the last state that was saved is taken.
     pub(super) async fn wait_until_saved(&mut self) -> bool {
-        if self.shell.line.saved() == Some(self.saves) {
-            return true;
-        }
         let live = self.shell.running.live.clone();
-        let mut patience = Patience::with(&live.pidfd, SAVE.0, SAVE.1);
-        while self.shell.line.saved() != Some(self.saves) {
+        let over = self.save_began + SAVE_LIMIT;
+        while !self.has_tried_to_save() {
             tokio::select! {
                 biased;
                 _ = self.shell.line.message() => {}
                 _ = crate::tree::ended(&live.pidfd) => return false,
-                () = patience.over() => {
-                    if patience.is_lost(&live.pidfd) {
-                        return true;
-                    }
-                }
+                () = tokio::time::sleep_until(over) => return true,
             }
         }
         true
@@ -264,11 +272,16 @@ impl Owner {
             let noted = self.shell.channel.read("t").unwrap_or_default();
             let noted = String::from_utf8_lossy(&noted);
             let script = dialect.after_interrupt(&noted);
+            // Apart from the one that the shell may have begun with what the interrupt left.
+            self.seq = self.next_number();
             self.shell
                 .channel
                 .write("u", script.as_bytes())
                 .map_err(system)?;
             lines.push_str(&dialect.end_interrupt(&noted));
+            if Dialect::has_debug_trap(&noted) {
+                lines.push_str(dialect.tuck());
+            }
         }
         lines.push_str(after);
         self.shell.line.send(&lines).await.map_err(system)?;
