@@ -428,8 +428,8 @@ async fn a_session_whose_trap_never_ends_can_be_deleted() {
         .unwrap();
 }
 
-/// bash takes seconds to list so many variables. That is not the time of the command after it, and
-/// neither a timeout nor an interrupt of that costs the state.
+/// bash takes seconds to list so many variables. That is not the time of the command after it, whose
+/// timeout would cost the state, and a fork waits for it.
 #[tokio::test]
 async fn a_state_that_takes_long_to_save_is_waited_for() {
     let agent = Agent::start();
