@@ -201,12 +201,12 @@ impl Interrupt {
     /// What is alive of the command's foreground. What cannot be looked at for now is met later.
     fn targets(&self, live: &Live) -> HashSet<i32> {
         let shell = procfs::pid_of(&live.pidfd);
-        let mut found: HashSet<i32> = match shell {
-            Some(shell) if self.shell_waits => {
-                foreground(shell, &self.background).into_iter().collect()
-            }
-            _ => HashSet::new(),
+        let parents = match shell {
+            Some(shell) if self.shell_waits => vec![shell],
+            _ => self.signalled.iter().copied().collect(),
         };
+        let below = |parent: i32| foreground(parent, &self.background);
+        let mut found: HashSet<i32> = parents.into_iter().flat_map(below).collect();
         if self.stage != Stage::Int || !self.shell_waits {
             found.extend(alive(live).filter(|pid| self.is_left(*pid, shell)));
         }
@@ -234,10 +234,11 @@ pub(crate) fn foreground(shell: i32, background: &HashSet<i32>) -> Vec<i32> {
     let mut parents = vec![shell];
     while let Some(parent) = parents.pop() {
         let children = children(parent, background);
-        let waits = state(parent) == Some('S');
-        let waited_for = children.last().copied().filter(|_| waits);
+        let last = children.last().copied();
+        // One that runs may be about to read, or do something else while its last child is in the background.
+        let waits_for = |child| state(parent) == Some('S') || is_read_by(parent, child);
         for child in children {
-            if Some(child) == waited_for || !is_marked(child) {
+            if !is_marked(child) || last == Some(child) && waits_for(child) {
                 found.push(child);
                 parents.push(child);
             }
@@ -291,7 +292,7 @@ async fn ended(pid: i32) {
         Err(errno) => !sandshell_sys::is_lack(errno),
     };
     if !ended {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
