@@ -188,7 +188,7 @@ impl Interrupt {
 
     /// Those that are still of the foreground when the shell waits no more. Of the shell's own children only
     /// the last can be: it has seen the end of the others, or put them in the background.
-    fn left_by_shell(&self, live: &Live, targets: &HashSet<i32>) -> Vec<i32> {
+    fn left_by_shell(&self, live: &Live, targets: &[i32]) -> Vec<i32> {
         let shell = procfs::pid_of(&live.pidfd).unwrap_or(0);
         let own = children(shell, &self.background);
         let is_left = |pid: &i32| {
@@ -198,18 +198,22 @@ impl Interrupt {
         targets.iter().copied().filter(is_left).collect()
     }
 
-    /// What is alive of the command's foreground. What cannot be looked at for now is met later.
-    fn targets(&self, live: &Live) -> HashSet<i32> {
+    /// What is alive of the command's foreground, parents before children: a shell must not go on because its
+    /// child was told first. What cannot be looked at for now is met later.
+    fn targets(&self, live: &Live) -> Vec<i32> {
         let shell = procfs::pid_of(&live.pidfd);
-        let parents = match shell {
-            Some(shell) if self.shell_waits => vec![shell],
-            _ => self.signalled.iter().copied().collect(),
+        let mut found = match shell {
+            Some(shell) if self.shell_waits => foreground(shell, &self.background),
+            _ => Vec::new(),
         };
-        let below = |parent: i32| foreground(parent, &self.background);
-        let mut found: HashSet<i32> = parents.into_iter().flat_map(below).collect();
         if self.stage != Stage::Int || !self.shell_waits {
-            found.extend(alive(live).filter(|pid| self.is_left(*pid, shell)));
+            for pid in alive(live).filter(|pid| self.is_left(*pid, shell)) {
+                found.push(pid);
+                found.extend(foreground(pid, &self.background));
+            }
         }
+        let mut known = HashSet::new();
+        found.retain(|pid| known.insert(*pid));
         found
     }
 
@@ -296,7 +300,7 @@ async fn ended(pid: i32) {
     }
 }
 
-fn signal_each(pids: &HashSet<i32>, signals: &[i32]) {
+fn signal_each(pids: &[i32], signals: &[i32]) {
     for pid in pids {
         if let Ok(pinned) = procfs::pin(*pid) {
             for number in signals {
