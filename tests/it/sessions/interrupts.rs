@@ -200,16 +200,20 @@ async fn an_interrupt_ends_a_script_that_ignores_it_and_spares_the_background() 
 async fn an_interrupt_ends_what_a_shell_that_came_back_has_left() {
     let agent = Agent::start();
     let kept = Kept::new(&agent).await;
-    for child in [
-        "trap '' INT; echo deaf >&3; exec sleep 1000",
-        "trap '' INT; echo deaf >&3; while :; do :; done",
-        "trap : INT; echo deaf >&3; sleep 1000; sleep 1000",
+    // Its parent may not have got to waiting for it by its first word.
+    let deaf = "until grep -q '^State:.S' /proc/\\$PPID/status; do :; done; echo deaf >&3";
+    for (traps, then, method) in [
+        ("trap '' INT", "exec sleep 1000", "term"),
+        ("trap '' INT", "while :; do :; done", "term"),
+        ("trap '' INT TERM", "sleep 1000; sleep 1000", "kill"),
+        // It goes on to the next after each, and that gets the second SIGINT.
+        ("trap : INT", "sleep 1000; sleep 1000", "int"),
     ] {
         for around in ["x=$(_)", "x=$(_; :)", "read x < <(_)"] {
             let marker = marker();
-            let child = format!("MARKER={marker} bash -c \"{child}\"");
+            let child = format!("MARKER={marker} bash -c \"{traps}; {deaf}; {then}\"");
             let command = format!("{{ {}; }} 3>&1", around.replace('_', &child));
-            kept.interrupt(&command, &["deaf\n"], &["term"]).await;
+            kept.interrupt(&command, &["deaf\n"], &[method]).await;
             assert_eq!(alive_with_marker(&marker), Vec::<i32>::new(), "{command}");
         }
     }

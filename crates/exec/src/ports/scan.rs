@@ -188,6 +188,11 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let own = rustix::process::getpid().as_raw_nonzero().get();
         assert!(one(own, port).unwrap().is_none());
-        assert!(all(own).unwrap().iter().all(|one| one.row.address.port() != port));
+        assert!(
+            all(own)
+                .unwrap()
+                .iter()
+                .all(|one| one.row.address.port() != port)
+        );
     }
 }

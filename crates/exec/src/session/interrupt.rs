@@ -188,7 +188,7 @@ impl Interrupt {
 
     /// Those that are still of the foreground when the shell waits no more. Of the shell's own children only
     /// the last can be: it has seen the end of the others, or put them in the background.
-    fn left_by_shell(&self, live: &Live, targets: &HashSet<i32>) -> Vec<i32> {
+    fn left_by_shell(&self, live: &Live, targets: &[i32]) -> Vec<i32> {
         let shell = shell_of(live).unwrap_or(0);
         let own = children(shell, &self.background);
         let is_left = |pid: &i32| {
@@ -198,18 +198,22 @@ impl Interrupt {
         targets.iter().copied().filter(is_left).collect()
     }
 
-    /// What is alive of the command's foreground. What cannot be looked at for now is met later.
-    fn targets(&self, live: &Live) -> HashSet<i32> {
+    /// What is alive of the command's foreground, parents before children: a shell must not go on because its
+    /// child was told first. What cannot be looked at for now is met later.
+    fn targets(&self, live: &Live) -> Vec<i32> {
         let shell = shell_of(live);
-        let mut found: HashSet<i32> = match shell {
-            Some(shell) if self.shell_waits => {
-                foreground(shell, &self.background).into_iter().collect()
-            }
-            _ => HashSet::new(),
+        let mut found = match shell {
+            Some(shell) if self.shell_waits => foreground(shell, &self.background),
+            _ => Vec::new(),
         };
         if self.stage != Stage::Int || !self.shell_waits {
-            found.extend(alive(live).filter(|pid| self.is_left(*pid, shell)));
+            for pid in alive(live).filter(|pid| self.is_left(*pid, shell)) {
+                found.push(pid);
+                found.extend(foreground(pid, &self.background));
+            }
         }
+        let mut known = HashSet::new();
+        found.retain(|pid| known.insert(*pid));
         found
     }
 
@@ -235,10 +239,11 @@ pub(crate) fn foreground(shell: i32, background: &HashSet<i32>) -> Vec<i32> {
     let mut parents = vec![shell];
     while let Some(parent) = parents.pop() {
         let children = children(parent, background);
-        let waits = state(parent) == Some('S');
-        let waited_for = children.last().copied().filter(|_| waits);
+        let last = children.last().copied();
+        // One that runs may be about to read, or do something else while its last child is in the background.
+        let waits_for = |child| state(parent) == Some('S') || is_read_by(parent, child);
         for child in children {
-            if Some(child) == waited_for || !is_marked(child) {
+            if !is_marked(child) || last == Some(child) && waits_for(child) {
                 found.push(child);
                 parents.push(child);
             }
@@ -302,7 +307,7 @@ async fn ended(pid: i32) {
     }
 }
 
-fn signal_each(pids: &HashSet<i32>, signals: &[i32]) {
+fn signal_each(pids: &[i32], signals: &[i32]) {
     for pid in pids {
         if let Ok(pinned) = procfs::pin(*pid) {
             for number in signals {
