@@ -23,6 +23,8 @@
 //! end the command ([`Patience`]).
 
 use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use sandshell_sys::{procfs, signal};
@@ -264,17 +266,23 @@ fn is_marked(pid: i32) -> bool {
     procfs::ignores_interrupt(pid)
 }
 
-/// Whether a process writes to a pipe that its shell reads, as one in `$(…)` does.
+/// Whether a process can write to a pipe that its shell can read, as one in `$(…)` does.
 fn is_read_by(shell: i32, pid: i32) -> bool {
-    let Ok(written) = std::fs::read_link(format!("/proc/{pid}/fd/1")) else {
-        return false;
-    };
-    let held = std::fs::read_dir(format!("/proc/{shell}/fd"));
-    let held = held.into_iter().flatten().flatten();
-    written.to_string_lossy().starts_with("pipe:")
-        && held
-            .filter_map(|fd| std::fs::read_link(fd.path()).ok())
-            .any(|held| held == written)
+    const READ: u32 = 0o400;
+    const WRITE: u32 = 0o200;
+    let read = pipes(shell, READ);
+    pipes(pid, WRITE).iter().any(|pipe| read.contains(pipe))
+}
+
+/// The pipes that a process has open for this, whatever their numbers: a builtin that is redirected moves them.
+fn pipes(pid: i32, access: u32) -> HashSet<PathBuf> {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    let open = open.into_iter().flatten().flatten();
+    // The link itself tells how it was opened.
+    open.filter(|fd| fd.metadata().is_ok_and(|link| link.mode() & access != 0))
+        .filter_map(|fd| std::fs::read_link(fd.path()).ok())
+        .filter(|target| target.to_string_lossy().starts_with("pipe:"))
+        .collect()
 }
 
 /// The shell's pid, unless it is gone or cannot be looked at for now.
