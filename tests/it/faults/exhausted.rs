@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method};
+use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use sandshell_client::types::{
     Cpus, ErrorCode, Happening, KillRequest, Limits, ProcessRequest, StreamName, WaitRequest,
@@ -42,9 +44,27 @@ impl Room {
             current: Some(limit),
             ..before
         };
-        prlimit(Some(pid), Resource::Nofile, now).unwrap();
+        set(pid, now).unwrap();
         Self { pid, before }
     }
+}
+
+/// Changes how many descriptors a process may have. A root without rights over the machine's resources has them
+/// inside the sandbox's own namespace.
+fn set(pid: Pid, limit: Rlimit) -> Result<(), Errno> {
+    let done = prlimit(Some(pid), Resource::Nofile, limit);
+    if done != Err(Errno::PERM) {
+        return done.map(|_| ());
+    }
+    let number = pid.as_raw_nonzero().to_string();
+    let soft = limit.current;
+    let soft = soft.map_or("unlimited".to_owned(), |soft| soft.to_string());
+    let done = Command::new("nsenter")
+        .args(["--user", "--target", &number])
+        .args(["prlimit", "--pid", &number, &format!("--nofile={soft}:")])
+        .status();
+    let done = done.is_ok_and(|status| status.success());
+    done.then_some(()).ok_or(Errno::PERM)
 }
 
 /// How many descriptors a process may have.
@@ -65,7 +85,7 @@ fn limits_of(pid: i32) -> Rlimit {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        let _ = prlimit(Some(self.pid), Resource::Nofile, self.before);
+        let _ = set(self.pid, self.before);
     }
 }
 
