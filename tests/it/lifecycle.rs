@@ -277,7 +277,8 @@ async fn signals_are_forwarded_to_the_supervised_command() {
         ("USR1", Signal::USR1),
     ] {
         let dir = tempfile::tempdir().unwrap();
-        let wait = "echo trap set; while :; do read -t 1000 <> <(:); done";
+        // A signal that comes just before bash waits in a read is acted upon behind it.
+        let wait = "echo trap set; while :; do read -t 0.1 <> <(:); done";
         let text = format!("trap 'exit 9' {name}; {wait}");
         let (mut child, said) = ready_with_command(dir.path(), &text);
         let client = Client::new(said["url"].as_str().unwrap(), None).unwrap();

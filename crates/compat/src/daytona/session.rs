@@ -274,7 +274,9 @@ pub(super) async fn input(
     let (session, command) = of.ids()?;
     let session = live(&sandbox, &session).await?;
     let runs = session.foreground.as_ref().map(|one| &one.command_id);
-    if runs != Some(&command) || !record.command.starts_with(OPEN_STDIN) {
+    // The shell takes a moment to save the state from before: nothing runs then, and this comes next.
+    let has_turn = runs == Some(&command) || (runs.is_none() && session.queue_length == 1);
+    if !has_turn || !record.command.starts_with(OPEN_STDIN) {
         let message = "The command takes no input: it waits for its turn, or is not asynchronous";
         return Err(Fault::conflict(message));
     }
