@@ -10,7 +10,6 @@
 //! kept that was itself killed is ended by init, before it reports the program's end.
 
 use std::collections::HashSet;
-use std::iter;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,7 +55,7 @@ const LACK_PAUSE: Duration = Duration::from_millis(10);
 /// A start that takes longer than this may have been stopped on its way.
 const NUDGE: Duration = Duration::from_millis(100);
 
-/// How often it is told to go on before it is ended.
+/// How often one that is found stopped is told to go on before it is ended.
 const NUDGES: usize = 50;
 
 /// How many members are held by descriptors at once while they are signalled.
@@ -263,23 +262,32 @@ impl Place {
     /// help for long, to end.
     pub(crate) async fn attend<T>(&self, start: impl Future<Output = T>) -> T {
         let mut start = pin!(start);
-        let mut signals = iter::repeat_n(SIGCONT, NUDGES).chain(iter::repeat(SIGKILL));
+        let mut nudges = 0;
         loop {
             if let Ok(done) = timeout(NUDGE, &mut start).await {
                 return done;
             }
-            self.signal(signals.next().unwrap_or(SIGKILL));
+            let number = if nudges < NUDGES { SIGCONT } else { SIGKILL };
+            nudges += self.nudge(number);
         }
     }
 
-    /// Signals what was born there. Nothing else joins it before the start is done.
-    fn signal(&self, number: i32) {
+    /// Signals what was born there and is stopped; one that only waits for a processor is left alone. Nothing else
+    /// joins before the start is done. Says how many got it.
+    fn nudge(&self, number: i32) -> usize {
+        let is_stopped = |pid: &i32| {
+            let stat = procfs::stat(*pid).unwrap_or_default();
+            stat.is_some_and(|stat| stat.state == 'T')
+        };
         let members = self.group.as_ref().map(Group::members);
-        for pid in members.and_then(Result::ok).unwrap_or_default() {
-            if let Ok(pinned) = procfs::pin(pid) {
-                let _ = signal::send(&pinned, number);
-            }
-        }
+        let members = members.and_then(Result::ok).unwrap_or_default();
+        let pinned = members
+            .into_iter()
+            .filter(is_stopped)
+            .filter_map(|pid| procfs::pin(pid).ok());
+        pinned
+            .filter(|pinned| signal::send(pinned, number).is_ok())
+            .count()
     }
 }
 
@@ -391,17 +399,13 @@ impl Tree {
             Self::Group(held) => held.reaper,
             _ => None,
         };
-        let mut alive = self.members()?;
-        alive.retain(|pid| Some(*pid) != reaper);
-        let alive = alive
-            .into_iter()
-            .map(|pid| Ok((pid, procfs::is_alive(pid)?)));
-        let alive: Vec<(i32, bool)> = alive.collect::<Result<_, Errno>>()?;
-        Ok(alive
-            .into_iter()
-            .filter(|(_, is)| *is)
-            .map(|(pid, _)| pid)
-            .collect())
+        let mut alive = Vec::new();
+        for pid in self.members()? {
+            if Some(pid) != reaper && procfs::is_alive(pid)? {
+                alive.push(pid);
+            }
+        }
+        Ok(alive)
     }
 
     /// Whether it is known to be empty, without waiting. To be asked once its program has ended: then

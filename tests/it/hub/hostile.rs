@@ -62,26 +62,16 @@ async fn a_start_that_is_stopped_on_its_way_goes_on_or_ends() {
 
 async fn refused_as(inside: &Client, user: &str) {
     let argv = ["python3", "-c", "import os; os.kill(1, 0)"];
-    let error = in_time(inside.exec(&program(&argv, Some(user))))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        error.code(),
-        Some(ErrorCode::UserNotFound),
-        "{user}: {error}"
-    );
+    let run = in_time(inside.exec(&program(&argv, Some(user)))).await;
     let asked = FileQuery {
         user: Some(user.to_owned()),
         ..FileQuery::new("/root/s")
     };
-    let error = in_time(inside.read_file(&asked, &ReadOptions::default()))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        error.code(),
-        Some(ErrorCode::UserNotFound),
-        "{user}: {error}"
-    );
+    let read = in_time(inside.read_file(&asked, &ReadOptions::default())).await;
+    for error in [run.unwrap_err(), read.map(|_| ()).unwrap_err()] {
+        let code = error.code();
+        assert_eq!(code, Some(ErrorCode::UserNotFound), "{user}: {error}");
+    }
 }
 
 /// The agent has a number, too, and rights that go with it. No command has them, whatever is called like that.
